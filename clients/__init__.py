@@ -10,7 +10,16 @@ from .descriptions import End, Group, GroupPartition, Member, Partition, Topic, 
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut
 from .producer import Producer, Staging, Transaction
 from .producing.pending import Future
-from .queues.descriptions import DeadTask, Failure, Queue, QueuePartition, Schedule, TaskInfo
+from .queues.descriptions import (
+    DeadTask,
+    Failure,
+    PendingSummary,
+    PendingTask,
+    Queue,
+    QueuePartition,
+    Schedule,
+    TaskInfo,
+)
 from .task import Task
 from .worker import Worker
 from .working.leases import SettleFuture
@@ -19,6 +28,6 @@ __all__ = [
     "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Stage", "Staging", "Transaction",
     "Columns", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
-    "DeadTask", "Failure", "Queue", "QueuePartition", "Schedule", "TaskInfo",
+    "DeadTask", "Failure", "PendingSummary", "PendingTask", "Queue", "QueuePartition", "Schedule", "TaskInfo",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut",
 ]  # fmt: skip

@@ -33,12 +33,18 @@ from .queue_messages import (
     Lease,
     Leased,
     ListDead,
+    ListPending,
     ListQueues,
     ListSchedules,
+    ListWorkers,
     PauseQueue,
+    PendingPartition,
+    PendingRecords,
+    PendingRun,
     Queue,
     QueuePartition,
     Queues,
+    QueueWorker,
     RedriveDead,
     Refusal,
     Schedule,
@@ -50,6 +56,7 @@ from .queue_messages import (
     SettleRecords,
     SettleTasks,
     TaskState,
+    Workers,
 )  # fmt: skip
 from .range_messages import AskEnds, BeginGroup, Begun, End, Ends, Known, Measure, Measured, Span
 from .transaction_messages import (
@@ -63,7 +70,8 @@ from .transaction_messages import (
 
 __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
-    "DeadTask", "Queue", "QueuePartition", "Refusal", "Schedule", "Settle", "Known", "End", "Span", "Stage",
+    "DeadTask", "PendingPartition", "PendingRun", "Queue", "QueuePartition", "QueueWorker", "Refusal", "Schedule",
+    "Settle", "Known", "End", "Span", "Stage",
 ]  # fmt: skip
 """What is not declared here and not used here either, so that all messages can be looked up in one place."""
 
@@ -465,6 +473,7 @@ Request = (
     | Fetch | Join | Release | Credit | SeekTo | Leave | Commit | ListGroups | ResetGroup | DeleteGroup | Stats
     | Lease | SettleTasks | ExtendLeases | SetQueue | ListQueues | PauseQueue | DeleteQueue | AskTask | CancelTask
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
+    | ListPending | ListWorkers
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup
 )  # fmt: skip
 """Messages from a client."""
@@ -473,6 +482,7 @@ Answer = (
     Failure | Done | Welcome | Topics | Offsets | ProducerOpened | Produced | Fetched | Joined | Assigned
     | Deliver | Evicted | Groups | StatsReply
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
+    | PendingRecords | Workers
     | TransactionCommitted | TransactionState | Ends | Measured | Begun
 )  # fmt: skip
 """Messages from a broker."""

@@ -311,6 +311,69 @@ class SettleRecords(Message, tag=93, frozen=True):
     results: Listed[tuple[Count, Count, bytes]] = []  # ack: (partition, offset, result), of records of `offsets`
 
 
+class ListPending(Message, tag=120, frozen=True):
+    """Leased records of one partition, by offset. Answered by PendingRecords."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    partition: Count
+    max_records: Count
+    offset: Count = 0
+    end: Int64 = -1  # only below this offset; -1: all
+    worker: str | None = None  # only what this one holds
+    min_idle_ms: Count = 0  # only what was given to its worker at least so long ago
+
+
+class PendingRun(Struct, array_like=True, frozen=True, gc=False):
+    """Records without a gap that one worker holds under one lease and attempt."""
+
+    offset: Count
+    count: Count
+    attempt: Count
+    worker: str
+    given_us: Int64  # when the worker got them; -1: not known
+    until_us: Int64  # as in Leased
+    token: Count
+
+
+class PendingRecords(Message, tag=121, frozen=True):
+    request: Count
+    next_offset: Int64  # where to go on; -1: that was all
+    now_us: Int64  # log time, from which what is idle counts
+    runs: list[PendingRun]
+
+
+class ListWorkers(Message, tag=122, frozen=True):
+    """Count the leased records of a queue group, by worker. Answered by Workers."""
+
+    request: Count
+    topic: TopicId
+    group: str
+
+
+class QueueWorker(Struct, array_like=True, frozen=True, gc=False):
+    """One worker of a queue group."""
+
+    name: str
+    pending: Count  # records it holds
+
+
+class PendingPartition(Struct, array_like=True, frozen=True, gc=False):
+    """The leased records of one partition."""
+
+    partition: Count
+    pending: Count
+    lowest: Int64  # offset; -1: nothing is leased
+    highest: Int64
+
+
+class Workers(Message, tag=123, frozen=True):
+    request: Count
+    partitions: list[PendingPartition]
+    workers: list[QueueWorker]  # by name
+
+
 class Counted(Message, tag=88, frozen=True):
     """How many records it concerned; committed."""
 

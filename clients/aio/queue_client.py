@@ -10,7 +10,17 @@ from datetime import datetime
 from typing import Any
 
 from ..arguments.quantities import Duration, Start
-from ..queues.descriptions import DeadTask, Queue, Schedule, TaskInfo, queue_of, schedule_of
+from ..queues.descriptions import (
+    DeadTask,
+    PendingSummary,
+    PendingTask,
+    Queue,
+    Schedule,
+    TaskInfo,
+    pending_summary_of,
+    queue_of,
+    schedule_of,
+)
 from ..queues.outcomes import Outcome
 from ..queues.verbs import QueueVerbs
 from .driver import AsyncDriver
@@ -115,6 +125,38 @@ class AsyncQueueClient:
         Returns: how many were leased, and are settled.
         """
         return await self._driver.run(self._queue_verbs.settle(topic, group, ids, verb, delay, reason, result))
+
+    # -- leased tasks ----------------------------------------------------------------------------------------
+
+    async def pending(
+        self,
+        topic: str,
+        group: str,
+        *,
+        worker: str | None = None,
+        idle: Duration = 0.0,
+        partition: int | None = None,
+        offset: int = 0,
+        end: int | None = None,
+        max_records: int = 100,
+    ) -> list[PendingTask]:
+        """The first tasks of `group` on `topic` that workers hold, by partition and offset.
+
+        Args:
+            worker: only what the worker of this name holds.
+            idle: only what was given to its worker at least so long ago.
+            partition: of this one only.
+            offset: where to begin in `partition`, as in going on behind the last one that was listed.
+            end: only below this offset of `partition`.
+            max_records: the most that it returns.
+        """
+        return await self._driver.run(
+            self._queue_verbs.pending(topic, group, worker, idle, partition, offset, end, max_records)
+        )
+
+    async def pending_summary(self, topic: str, group: str) -> PendingSummary:
+        """How many tasks of `group` on `topic` workers hold, in all and each. Raises UnknownGroup."""
+        return pending_summary_of(topic, await self._driver.run(self._queue_verbs.workers(topic, group)))
 
     # -- dead letters ----------------------------------------------------------------------------------------
 

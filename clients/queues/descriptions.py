@@ -141,6 +141,38 @@ class DeadTask(msgspec.Struct, frozen=True):
         return task_id(self.record.topic, self.record.partition, self.record.offset)
 
 
+class PendingTask(msgspec.Struct, frozen=True):
+    """A task that a worker holds.
+
+    `given` is when it got it, and `idle` the seconds since then; both None if that is not known. `until` is when its
+    lease ends, None for one without an end. `token` is the number of the lease.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    worker: str
+    attempt: int
+    given: datetime | None
+    idle: float | None
+    until: datetime | None
+    token: int
+
+    @property
+    def id(self) -> str:
+        """Names the task: for `settle`, `task`."""
+        return task_id(self.topic, self.partition, self.offset)
+
+
+class PendingSummary(msgspec.Struct, frozen=True):
+    """How many tasks of a queue group are leased, the first and the last by id, and how many each worker holds."""
+
+    count: int
+    lowest: str | None
+    highest: str | None
+    workers: dict[str, int]
+
+
 class Schedule(msgspec.Struct, frozen=True):
     """A record appended at stated times. `last` is None before the first time, `next` after the last."""
 
@@ -188,6 +220,26 @@ def dead_of(topic: str, partition: int, found: list[messages.DeadTask], payload:
             ((value, key, headers, offset, time_us),) = zip(*row, strict=False)
             record, unreadable = Record(value, key, headers, offset, time_us, partition, topic), ""
         yield DeadTask(record, task.attempt, _moment(task.time_us), task.reason, _history(task.history), unreadable)
+
+
+def pending_of(topic: str, partition: int, found: queue_messages.PendingRecords) -> Iterator[PendingTask]:
+    """Leased tasks as the wire has them."""
+    for run in found.runs:
+        idle = None if run.given_us < 0 else max(found.now_us - run.given_us, 0) / 1e6
+        given, until = moment(run.given_us), _unless_never(run.until_us)
+        for offset in range(run.offset, run.offset + run.count):
+            yield PendingTask(topic, partition, offset, run.worker, run.attempt, given, idle, until, run.token)
+
+
+def pending_summary_of(topic: str, found: queue_messages.Workers) -> PendingSummary:
+    """Counts of leased tasks as the wire has them."""
+    some = [partition for partition in found.partitions if partition.pending]
+    return PendingSummary(
+        sum(partition.pending for partition in some),
+        task_id(topic, some[0].partition, some[0].lowest) if some else None,
+        task_id(topic, some[-1].partition, some[-1].highest) if some else None,
+        {worker.name: worker.pending for worker in found.workers if worker.pending},
+    )
 
 
 def schedule_of(found: messages.Schedule) -> Schedule:

@@ -7,6 +7,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from ...broker.errors import UnknownGroup, UnknownSchedule
 from ...storage.encoding import PRIORITY_MAX
 from ...storage.errors import Error
@@ -21,9 +23,12 @@ from ...transport.queue_messages import (
     DeleteSchedule,
     DiscardDead,
     ListDead,
+    ListPending,
     ListQueues,
     ListSchedules,
+    ListWorkers,
     PauseQueue,
+    PendingRecords,
     Queue,
     Queues,
     RedriveDead,
@@ -34,12 +39,13 @@ from ...transport.queue_messages import (
     SettleRecords,
     TaskState,
     Verb,
+    Workers,
 )  # fmt: skip
 from ..arguments.quantities import Duration, Start, microseconds, seconds, setting_values, start_time
 from ..connection.connection import Connection, Question
 from ..connection.steps import FOREVER, Steps
 from ..errors import InvalidArgument, TimedOut
-from .descriptions import DeadTask, TaskInfo, dead_of, task_of
+from .descriptions import DeadTask, PendingTask, TaskInfo, dead_of, pending_of, task_of
 from .outcomes import Outcome, check_belongs, checked_reason, checked_result, delay_milliseconds
 from .task_ids import parse_task_id
 
@@ -54,6 +60,9 @@ ASK_WAIT_S = 30.0
 
 PAGE = 1000
 """Dead-lettered tasks that are asked for at once."""
+
+IDLE_MOST_S = 100 * 366 * 86400
+"""Nothing is idle for longer."""
 
 
 class QueueVerbs:
@@ -197,16 +206,62 @@ class QueueVerbs:
         what = f"settling tasks of queue {group}"
         return (yield from self._counted(topic, _parts(places, min(most, OFFSETS_MAX)), make, what))
 
+    # -- leased tasks -----------------------------------------------------------------------------------
+
+    def pending(
+        self,
+        topic: str,
+        group: str,
+        worker: str | None,
+        idle: Duration,
+        number: int | None,
+        first: int,
+        end: int | None,
+        max_records: int,
+    ) -> Steps[list[PendingTask]]:
+        """Leased tasks, by partition and offset."""
+        _check_most(max_records)
+        _check_places(number, offset=first, end=end)
+        idle_ms, beyond = idle_milliseconds(idle), -1 if end is None else end
+        found = yield from self.connection.find_topic(topic, self._deadline())
+        taken: list[PendingTask] = []
+        for each in range(len(found.partitions)) if number is None else [number]:
+            offset = first
+            while offset >= 0 and len(taken) < max_records:
+                asked = ListPending(
+                    0, found.topic, group, each, max_records - len(taken), offset, beyond, worker, idle_ms
+                )
+                answer = yield from self.connection.ask(
+                    partial(_numbered, asked),
+                    PendingRecords,
+                    deadline=self._deadline(),
+                    what=f"listing the leased tasks of queue {group} of topic {topic}",
+                )
+                taken += pending_of(topic, each, answer)
+                offset = answer.next_offset
+        return taken
+
+    def workers(self, topic: str, group: str) -> Steps[Workers]:
+        """What each worker of a queue group holds."""
+        deadline = self._deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        return (
+            yield from self.connection.ask(
+                lambda request: ListWorkers(request, found.topic, group),
+                Workers,
+                deadline=deadline,
+                what=f"listing the workers of queue {group} of topic {topic}",
+            )
+        )
+
     # -- dead letters -----------------------------------------------------------------------------------
 
     def dead_letters(
         self, topic: str, group: str, number: int | None, first: int, reason: str, max_records: int
     ) -> Steps[list[DeadTask]]:
         """Dead-lettered tasks, by partition and offset."""
-        if max_records < 1:
-            raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 on")
-        if first and number is None:
-            raise InvalidArgument(f"offset={first} is one of a partition: give that, too")
+        _check_most(max_records)
+        _check_places(number, offset=first)
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         chosen = range(len(found.partitions)) if number is None else [number]
@@ -312,6 +367,30 @@ class _DeadQuestion(Question):
 
     def _keep(self, answer: Answer) -> None:
         self.payload = bytes(self._connection.payload)
+
+
+def idle_milliseconds(idle: Duration) -> int:
+    """A time for which tasks are idle at least, as the wire has it."""
+    found = seconds(idle, "idle")
+    if found > IDLE_MOST_S:
+        raise InvalidArgument(f"idle={idle!r} is over {IDLE_MOST_S // 86400} days")
+    return round(found * 1000)
+
+
+def _numbered(asked: ListPending, request: int) -> ListPending:
+    return structs.replace(asked, request=request)
+
+
+def _check_most(max_records: int) -> None:
+    if max_records < 1:
+        raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 on")
+
+
+def _check_places(number: int | None, **places: int | None) -> None:
+    """Refuse offsets without a partition."""
+    for name, offset in places.items():
+        if offset and number is None:
+            raise InvalidArgument(f"{name}={offset} is one of a partition: give that, too")
 
 
 def _redrive(

@@ -147,6 +147,30 @@ def _settle(session: Invocation, group: str, names: Sequence[str], verb: Outcome
     session.output.say(verb, f"{verb}: {units.count_text(count, 'task')}{left}", tasks=list(names), count=count)
 
 
+@command.command(short_help="List the tasks that workers hold.")
+@click.argument("topic")
+@click.option("--worker", help="Only what this worker holds.")
+@click.option("--idle", "idle_s", type=DURATION, default="0s", help="Only what was given out at least so long ago.")
+@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="At most N.")
+@group_option
+@with_session
+def pending(topic: str, worker: str | None, idle_s: float, count: int, group: str, session: Invocation) -> None:
+    """List the leased tasks of TOPIC: the worker of each, since when, and until when."""
+    import msgspec
+
+    with session.connect() as client:
+        tasks = client.pending(topic, group, worker=worker, idle=idle_s, max_records=count)
+    if session.output.as_json:
+        for task in tasks:
+            session.output.json({"id": task.id, **msgspec.to_builtins(task)})
+        return
+    rows = [
+        (task.id, task.worker, task.attempt, task.given and utc_text(task.given), task.until and utc_text(task.until))
+        for task in tasks
+    ]
+    session.output.table(["task", "worker", ">attempt", "given", "until"], rows, empty="no task is leased")
+
+
 # -- asking ----------------------------------------------------------------------------------------
 
 

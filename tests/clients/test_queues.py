@@ -95,6 +95,43 @@ def test_tasks_are_settled_by_id_whichever_worker_holds_them(client, topic):
             tasks[4].ack()
 
 
+def test_leased_tasks_are_listed_and_counted(client, topic):
+    fill(client, topic, 6, partitions=2)
+    client.set_queue(topic, "jobs", lease_s=None)
+    assert client.pending(topic, "jobs") == []
+    empty = client.pending_summary(topic, "jobs")
+    assert (empty.count, empty.lowest, empty.highest, empty.workers) == (0, None, None, {})
+    with (
+        client.worker(topic, group="jobs", prefetch=0, name="ann") as ann,
+        client.worker(topic, group="jobs", prefetch=0, name="bob", lease="1h") as bob,
+    ):
+        tasks = [*ann.fetch(6, wait=WAIT), *bob.fetch(6, wait=WAIT)]
+        tasks[0].ack()
+        found = client.pending(topic, "jobs")
+        assert [task.id for task in found] == sorted(task.id for task in tasks[1:])
+        assert {task.worker for task in found} == {"ann", "bob"}
+        one = next(task for task in found if task.worker == "ann")
+        assert (one.topic, one.attempt, one.until) == (topic, 1, None)
+        assert 0 <= one.idle < 1000
+        assert abs(datetime.now(UTC) - one.given) < timedelta(days=36500)
+        assert next(task for task in found if task.worker == "bob").until is not None
+        of_ann = client.pending(topic, "jobs", worker="ann")
+        assert [task.id for task in of_ann] == [task.id for task in found if task.worker == "ann"]
+        assert client.pending(topic, "jobs", idle="1d") == []
+        assert [task.id for task in client.pending(topic, "jobs", max_records=7)] == [task.id for task in found[:7]]
+        assert [task.offset for task in client.pending(topic, "jobs", partition=1, offset=2, end=4)] == [2, 3]
+        counts = client.pending_summary(topic, "jobs")
+        assert (counts.count, counts.workers) == (11, {"ann": 5, "bob": 6})
+        assert (counts.lowest, counts.highest) == (found[0].id, found[-1].id)
+    for wrong in ({"offset": 3}, {"end": 3}, {"max_records": 0}, {"idle": "200000d"}):
+        with pytest.raises(InvalidArgument):
+            client.pending(topic, "jobs", **wrong)
+    with pytest.raises(UnknownGroup):
+        client.pending(topic, "others")
+    with pytest.raises(UnknownGroup):
+        client.pending_summary(topic, "others")
+
+
 def test_results_of_many_tasks_go_in_several_requests(client, topic):
     fill(client, topic, 9)
     with client.worker(topic, group="jobs", prefetch=0) as worker:

@@ -137,6 +137,24 @@ def test_rejecting_and_releasing_by_hand(on: Cli, queue: str) -> None:
     assert (again["id"], again["attempt"]) == (second, 1)
 
 
+def test_leased_tasks_are_listed_with_their_workers(on: Cli, queue: str) -> None:
+    assert on("task", "lease", queue).text == "nothing to lease now\n"
+    assert on("task", "pending", queue).text == "no task is leased\n"
+    first, second = enqueued(on, queue, "a", "b")
+    leased(on, queue)
+    (line,) = on("task", "pending", queue, "--json").lines
+    assert (line["id"], line["attempt"]) == (first, 1)
+    assert line["worker"].endswith(", by hand")
+    on("queue", "set", queue, "lease_s=")
+    leased(on, queue)
+    shown = on("task", "pending", queue).text
+    assert first in shown
+    assert second in shown
+    assert on("task", "pending", queue, "--worker", "ann").text == "no task is leased\n"
+    assert on("task", "pending", queue, "--idle", "1d").text == "no task is leased\n"
+    assert [each["id"] for each in on("task", "pending", queue, "--count", "1", "--json").lines] == [first]
+
+
 def test_tasks_are_settled_by_their_ids_alone_or_beside_leased_ones(on: Cli, queue: str) -> None:
     ids = enqueued(on, queue, "a", "b", "c", "d", "e")
     names = leased(on, queue, 4)

@@ -353,6 +353,7 @@ def as_modelled(shelf: Shelf, group: Group) -> dict[str, Any]:
             tables["dead"][offset] = (task.attempt, task.reason, tuple(task.history))
     tables["progress"] = {offset: task.progress for offset, task in group.tasks.items() if task.progress is not None}
     tables["leases"] = {token: (given.worker, given.until_us) for token, given in group.leases.items()}
+    tables["by_worker"] = Counter(group.leases[token].worker for token, _ in tables["leased"].values())
     tables["ended"] = group.ended
     tables["paused"] = group.paused_until_us
     tables["start"] = group.start
@@ -373,6 +374,8 @@ def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
             for offset in range(first, first + count):
                 assert offset not in tables["leased"], f"record {offset} is in two leases"
                 tables["leased"][offset] = (token, attempt)
+    assert listed(queue.leases) == sorted((offset, *each) for offset, each in tables["leased"].items())
+    tables["by_worker"] = queue.leases.by_worker
     tables["waiting"] = {
         offset: (each.attempt, each.ready_us, tuple((worker, reason) for _, worker, reason in each.history))
         for offset, each in queue.retrying.items()
@@ -392,6 +395,17 @@ def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
         offset for offset in beyond if offset not in queue.cancelled and not shelf.is_special(offset)
     }
     return tables
+
+
+def listed(leases: Any) -> list[tuple[int, int, int]]:
+    """What the engine's table of leases lists from its lowest offset on: offset, token, attempt."""
+    found: list[tuple[int, int, int]] = []
+    offset = max(leases.first(), 0)
+    while offset >= 0:
+        runs, offset = leases.from_offset(offset)
+        found += [(run.offset + number, run.lease.token, run.attempt) for run in runs for number in range(run.many)]
+    assert leases.last() == (found[-1][0] if found else -1)
+    return found
 
 
 def differences(shelf: Shelf, table: Any, *, given: bool = False) -> list[str]:

@@ -52,6 +52,7 @@ WORDS = {
     repr(bool): "yes/no",
     repr(float): "float",
     repr(bytes | None): "bytes or nothing",
+    repr(str | None): "text or nothing",
 }
 STRUCTS = [kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
 STRUCTS = [kind for kind in STRUCTS if kind not in (msgspec.Struct, messages.Message)]

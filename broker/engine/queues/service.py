@@ -16,6 +16,7 @@ from .choosing.picking import Pick, Picker
 from .lines import Demand, Lines
 from .requests.dead_letters import DeadLetterRequests
 from .requests.leasing import LeaseRequests
+from .requests.pending import PendingRequests
 from .requests.queue_admin import QueueAdmin
 from .requests.settling import SettleRequests
 from .requests.tasks import TaskQuestion, TaskRequests
@@ -71,7 +72,7 @@ class Queues:
         self.tasks = TaskRequests(topics, port, config, time, schedulers, self.lines, watching, wakes, self._deadlines)
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
-            **self.tasks.handlers,
+            **self.tasks.handlers, **PendingRequests(topics, port, time).handlers,
         }  # fmt: skip
         self._registry = registry
         self._time = time

@@ -1,21 +1,18 @@
-"""Leases: the records each worker holds, and until when.
+"""Leases: the records that a worker holds, and until when.
 
 Idea: leased records are mostly contiguous, so a lease is a few extents, each a bit mask over a run of offsets. Memory
-and time grow with leases, not with records.
+and time grow with leases, not with records. All leases of a group are in a LeaseTable (lease_table.py).
 
-Contract: applies effects and decides nothing. A record is in at most one lease of its group. Pure.
+Contract: applies effects and decides nothing. Pure.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
 from operator import attrgetter
 
 from msgspec import Struct
-
-from .....transport.queue_messages import FOREVER_US
 
 Range = tuple[int, int]
 """First offset, how many."""
@@ -74,9 +71,17 @@ class Extent:
 
     def runs(self) -> Iterator[Range]:
         """The remaining records, as ranges."""
-        left, offset = self.left, self.offset
-        if left == (1 << self.count) - 1:
-            yield offset, self.count
+        return self.within(self.offset, self.offset + self.count)
+
+    def within(self, first: int, end: int) -> Iterator[Range]:
+        """The remaining records from `first` on and below `end`, as ranges."""
+        low, high = max(first - self.offset, 0), min(end - self.offset, self.count)
+        if low >= high:
+            return
+        all_of_it = (1 << (high - low)) - 1
+        left, offset = self.left >> low & all_of_it, self.offset + low
+        if left == all_of_it:
+            yield offset, high - low
             return
         while left:
             skip = (left & -left).bit_length() - 1
@@ -129,6 +134,12 @@ class Lease:
         """The records it still has, as (first offset, how many, attempt)."""
         for extent in self.extents:
             for offset, count in extent.runs():
+                yield offset, count, extent.attempt
+
+    def within(self, first: int, end: int) -> Iterator[Run]:
+        """As `runs`, of the records from `first` on and below `end`."""
+        for extent in self._near(first, end - first):
+            for offset, count in extent.within(first, end):
                 yield offset, count, extent.attempt
 
     def finish(self) -> None:
@@ -206,92 +217,3 @@ def _apart(ranges: Sequence[Range]) -> list[tuple[int, int]]:
         else:
             apart.append((first, first + count))
     return apart
-
-
-SLACK = 64
-"""Entries of leases that ended are cleared away once they are more than those of the present ones and this."""
-
-
-FEW = 64
-"""The most leases that are searched one by one."""
-
-BLOCK = 256
-"""Records of a block: of many leases, only those with a record in the same block are looked at."""
-
-
-class LeaseTable(dict[int, Lease]):
-    """Leases by token, which of them ends next, and which one holds a record.
-
-    Invariant: every lease of the table that has an end is in the heap under its present one, and, once there are
-    blocks, every lease is in those of all records that it was given.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ends: list[tuple[int, int]] = []
-        self._blocks: dict[int, set[int]] | None = None  # tokens by block; made when it is first needed
-
-    def add(self, lease: Lease) -> None:
-        """A new lease."""
-        self[lease.token] = lease
-        self._ends_at(lease)
-        if self._blocks is not None:
-            self._place(self._blocks, lease)
-
-    def remove(self, lease: Lease) -> None:
-        """Remove an ended lease."""
-        del self[lease.token]
-        if self._blocks is None:
-            return
-        for block in _blocks_of(lease):
-            tokens = self._blocks[block]
-            tokens.discard(lease.token)
-            if not tokens:
-                del self._blocks[block]
-
-    def holding(self, offset: int) -> Lease | None:
-        """The lease that holds a record."""
-        if len(self) <= FEW:
-            return next((lease for lease in self.values() if lease.attempt(offset)), None)
-        if self._blocks is None:
-            self._blocks = {}
-            for lease in self.values():
-                self._place(self._blocks, lease)
-        near = (self[token] for token in self._blocks.get(offset // BLOCK, ()))
-        return next((lease for lease in near if lease.attempt(offset)), None)
-
-    def _place(self, blocks: dict[int, set[int]], lease: Lease) -> None:
-        for block in _blocks_of(lease):
-            blocks.setdefault(block, set()).add(lease.token)
-
-    def extend(self, token: int, until_us: int) -> None:
-        """A lease ends at another time, or never."""
-        lease = self[token]
-        lease.until_us = until_us
-        self._ends_at(lease)
-
-    def next_end(self) -> Lease | None:
-        """The lease that ends first; None when none of them ends."""
-        ends = self._ends
-        while ends:
-            until_us, token = ends[0]
-            lease = self.get(token)
-            if lease is not None and lease.until_us == until_us:
-                return lease
-            heappop(ends)
-        return None
-
-    def _ends_at(self, lease: Lease) -> None:
-        if lease.until_us < FOREVER_US:
-            heappush(self._ends, (lease.until_us, lease.token))
-        if len(self._ends) > 2 * len(self) + SLACK:
-            self._ends = [(each.until_us, token) for token, each in self.items() if each.until_us < FOREVER_US]
-            heapify(self._ends)
-
-
-def _blocks_of(lease: Lease) -> set[int]:
-    """The blocks of all records that a lease was given."""
-    blocks: set[int] = set()
-    for extent in lease.extents:
-        blocks.update(range(extent.offset // BLOCK, (extent.offset + extent.count - 1) // BLOCK + 1))
-    return blocks

@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from .. import effects as fx
 from .endings import Endings
-from .leases import Failure, Lease, LeaseBody, LeaseTable
+from .lease_table import LeaseTable
+from .leases import Failure, Lease, LeaseBody
 from .retrying import RetryingRecord, RetryingTable
 from .settings import QueueSettings, parse
 
@@ -164,7 +165,7 @@ class Queue:
             return
         self._over(ranges or [(extent.offset, extent.count) for extent in lease.extents], time_us)
         if not (ranges or self._remembers(lease)):
-            lease.finish()
+            self.leases.finish(lease)
         else:
             for first, count in ranges or [(offset, count) for offset, count, _ in lease.runs()]:
                 self._out(lease, first, count)
@@ -251,7 +252,7 @@ class Queue:
 
     def _out(self, lease: Lease, first: int, count: int) -> None:
         """Records leave their lease."""
-        lease.clear(first, count)
+        self.leases.take_out(lease, first, count)
         if self._remembers(lease):
             for offset in range(first, first + count):
                 self.cancelling.discard(offset)
@@ -299,7 +300,7 @@ class Queue:
     @property
     def in_flight(self) -> int:
         """How many records are leased."""
-        return sum(lease.left for lease in self.leases.values())
+        return self.leases.records
 
     # -- snapshots ----------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from penstock.broker.engine.tables.queues.leases import Lease, LeaseTable
+from penstock.broker.engine.tables.queues.lease_table import LeaseTable
+from penstock.broker.engine.tables.queues.leases import Lease
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import FOREVER_US, Verb
 from support.engine import START_US, Rig

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from penstock.broker.engine.tables.queues import leases
-from penstock.broker.engine.tables.queues.leases import Extent, Lease, LeaseTable
+from penstock.broker.engine.tables.queues.leases import Extent, Lease
 
 
 def test_what_is_asked_for_is_found_once_however_it_is_named():
@@ -59,33 +59,3 @@ def test_settling_a_lease_of_many_extents_one_by_one_looks_at_few_of_them_each(m
     monkeypatch.setattr(Extent, "clear", counted)
     assert sum(lease.clear(offset, 1) for offset in range(0, 3000, 3)) == 1000
     assert looked <= 2000
-
-
-def test_a_record_is_found_among_many_leases_without_looking_at_all(monkeypatch: pytest.MonkeyPatch):
-    table, looked = LeaseTable(), 0
-    attempt = Lease.attempt
-
-    def counted(lease: Lease, offset: int) -> int:
-        nonlocal looked
-        looked += 1
-        return attempt(lease, offset)
-
-    monkeypatch.setattr(Lease, "attempt", counted)
-    for number in range(1, 3001):
-        table.add(Lease.of(number, "w", 9, [(number * 1000, 700, 1)]))
-    assert table.holding(2_500_699) is table[2500]
-    assert (table.holding(2_500_700), table.holding(-1)) == (None, None)
-    assert looked <= 4
-
-
-def test_who_holds_a_record_is_known_through_leases_that_come_and_go():
-    table, dice = LeaseTable(), random.Random(3)
-    for token in range(1, 2000):
-        first = dice.randrange(3000)
-        table.add(Lease.of(token, "w", 9, [(first, dice.choice([1, 300, 600]), 1), (10_000 + token, 1, 2)]))
-        if len(table) > dice.choice([60, 200]):
-            table.remove(table[dice.choice(list(table))])
-        offset = dice.randrange(4000)
-        holders = [each for each in table.values() if each.attempt(offset)]
-        found = table.holding(offset)
-        assert (found in holders) if holders else found is None
