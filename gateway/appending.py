@@ -4,9 +4,8 @@ Idea: all connections of one principal that write to a topic share a producer, s
 record is known by its `SharedBatch` and its place there; when the batch is settled, each connection that has records in
 it is told once.
 
-Contract: `append` never waits, and raises for a record that the topic would refuse: one refused batch fails every
-record in it. While `jammed`, the caller must not append, but wait with `room`. This module alone knows how the
-client's producer works.
+Contract: `append` never waits, and raises for a record that the topic would refuse. While `jammed`, the caller must not
+append, but wait with `room`. This module alone knows how the client's producer works.
 """
 
 from __future__ import annotations
@@ -34,21 +33,23 @@ class Told(Protocol):
 
 
 class SharedBatch:
-    """Records that become one batch, and the connections that have some of them.
+    """Records that become one batch, and the connections that have some of them."""
 
-    Once `settled`, `error` is what prevented it, or `first` the offset of its first record and `time_ms` when that was
-    appended.
-    """
-
-    __slots__ = ("error", "first", "pending", "settled", "tellers", "time_ms")
+    __slots__ = ("pending", "settled", "tellers")
 
     def __init__(self, pending: Pending) -> None:
         self.pending = pending
         self.tellers: dict[Told, None] = {}
         self.settled = False
-        self.error: Error | None = None
-        self.first = -1
-        self.time_ms = 0
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Once `settled`: when a record was appended, in milliseconds, and its offset. Raises what prevented it."""
+        pending = self.pending
+        if pending.parts is not None:
+            pending, index = pending.place_of(index)
+        if pending.error is not None:
+            raise pending.error.with_traceback(None)
+        return pending.time_us // 1000, pending.offset + index
 
 
 class Appender:
@@ -101,11 +102,11 @@ class Appender:
         pending = batch.pending
         if self._open.get(pending.partition) is batch:
             del self._open[pending.partition]
-        batch.first, batch.error, batch.settled = pending.offset, pending.error, True
-        batch.time_ms = pending.time_us // 1000
-        if pending.error is not None:
-            self._core.failed.clear()  # every connection answers its own
-            self._refused(pending.error)
+        batch.settled = True
+        failed, self._core.failed = self._core.failed, []  # every connection answers its own
+        for each in failed:
+            assert each.error is not None, "it failed"
+            self._refused(each.error)
         for teller in batch.tellers:
             teller.settled()
 

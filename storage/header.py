@@ -66,6 +66,10 @@ DIRECTORY_STRUCT = struct.Struct("<HBBIIIQ")
 # What the writer of a log fills in: base_offset to previous, in one run of the header.
 STAMP_STRUCT = struct.Struct("<qqq16sqQ")
 STAMP_POSITION = 32
+
+# What the producer of a batch fills in.
+PRODUCER_STRUCT = struct.Struct("<QqI")
+PRODUCER_POSITION = 88
 KIND_POSITION = 13
 RESERVED_POSITION = 108
 CHECKSUM_STRUCT = struct.Struct("<Q")
@@ -76,6 +80,7 @@ assert HEADER.itemsize == HEADER_STRUCT.size == HEADER_BYTES
 assert DIRECTORY.itemsize == DIRECTORY_STRUCT.size == 24
 assert HEADER.fields is not None
 assert HEADER.fields["base_offset"][1] == STAMP_POSITION
+assert HEADER.fields["producer_id"][1] == PRODUCER_POSITION
 assert HEADER.fields["kind"][1] == KIND_POSITION
 assert HEADER.fields["header_bytes"][1] == _LENGTH_POSITION
 assert HEADER.fields["reserved"][1] == RESERVED_POSITION
@@ -172,6 +177,17 @@ def of_kind(batch: Buffer, kind: Kind) -> bytearray:
     """A copy of `batch` as one of another kind, whose columns it fits."""
     copied = bytearray(batch)
     copied[KIND_POSITION] = kind
+    return _sealed(copied)
+
+
+def of_producer(batch: Buffer, producer_id: int, epoch: int, first_sequence: int) -> bytearray:
+    """A copy of `batch` as one of another producer, or at another place in its sequence."""
+    copied = bytearray(batch)
+    PRODUCER_STRUCT.pack_into(copied, PRODUCER_POSITION, producer_id, first_sequence, epoch)
+    return _sealed(copied)
+
+
+def _sealed(copied: bytearray) -> bytearray:
     (header_bytes,) = _LENGTH_STRUCT.unpack_from(copied, _LENGTH_POSITION)
     CHECKSUM_STRUCT.pack_into(copied, 0, xxh3_64_intdigest(memoryview(copied)[8:header_bytes]))
     return copied

@@ -34,6 +34,7 @@ from .batch_states import (
     ANSWERED,
     APPENDED,
     HELD,
+    IN_FLIGHT,
     REFUSED,
     WAITING,
     After,
@@ -72,6 +73,7 @@ class InFlight(Struct, eq=False):
     produced: Produced | None = None
     failure: Failure | None = None
     state: BatchState = WAITING
+    copied: bool = False  # a sending without an answer may still reach the broker
 
 
 class ProducerSession:
@@ -94,6 +96,9 @@ class ProducerSession:
         self.epoch = epoch
         self.next_sequence = next_sequence
         self.broken: Failure | None = None
+        self.free_sequence: int | None = None
+        """Once broken: the sequence of the refused batch, if the broker cannot get that batch or a later one any more.
+        The next records may have it, if the broker did nothing when it refused the batch."""
         self.bytes_in_flight = 0
         self.in_flight: deque[InFlight] = deque()
         self.settled: deque[InFlight] = deque()
@@ -162,7 +167,8 @@ class ProducerSession:
             return
         index = self.in_flight.index(batch)
         if failure.retry:
-            self._send_again_from(index)
+            self._take_back(batch, AFTER_RETRY)
+            self._send_again_from(index + 1)
         elif failure.code in GAPS and any(each.state is not ANSWERED for each in list(self.in_flight)[:index]):
             self._take_back(batch, AFTER_GAP)
             self._send_again_from(index + 1)
@@ -172,6 +178,7 @@ class ProducerSession:
     def lost(self) -> None:
         """The connection was lost, the broker started anew, or a call was interrupted: all in flight is sent again."""
         for batch in self.in_flight:
+            batch.copied = batch.copied or batch.state is IN_FLIGHT
             if batch.state not in FINAL:
                 batch.state = AFTER_RETRY[batch.state]
             if batch.state is WAITING:
@@ -205,6 +212,7 @@ class ProducerSession:
 
     def _send_again_from(self, index: int) -> None:
         for batch in list(self.in_flight)[index:]:
+            batch.copied = batch.copied or batch.state is IN_FLIGHT
             self._take_back(batch, AFTER_RETRY)
 
     def _take_back(self, batch: InFlight, after: After) -> None:
@@ -216,7 +224,10 @@ class ProducerSession:
 
     def _break(self, failure: Failure, index: int) -> None:
         self.broken = failure
-        for batch in list(self.in_flight)[index:]:
+        ending = list(self.in_flight)[index:]
+        alone = len(ending) == 1 and not ending[0].copied
+        self.free_sequence = ending[0].first_sequence if alone else None
+        for batch in ending:
             state = AFTER_BROKEN[batch.state]
             if state is REFUSED:
                 batch.failure = failure

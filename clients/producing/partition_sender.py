@@ -7,15 +7,22 @@ comes back, so batches grow with load and idle producers add no delay.
 Contract: never waits. A batch that cannot be sent now stays in the session and is tried at every turn; batches that
 may be lost are resent with the same sequences, and the broker deduplicates them. A sender registers with the
 connection only while it has something to retry, so idle senders cost nothing per turn.
+
+One record that the broker refuses does not fail others: its batch is sent again in halves, each alone, until the record
+is a batch of its own, and then the batches behind it are sent again. That happens only where the broker cannot get the
+refused batch any more, so no record is appended twice (docs/decisions/062).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from ...storage import units
 from ...storage.batch import Codec, encode
 from ...storage.errors import BatchTooLarge, Error, InvalidBatch
+from ...storage.header import of_producer
 from ...transport.failures import error_from
 from ...transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened, Topic
 from ...transport.producer_session import TARGET_BYTES, InFlight, ProducerSession
@@ -34,6 +41,21 @@ BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
 
 PATIENCE_S = 10.0
 """A batch without an answer for so long is sent again: a broker drops answers that it cannot get rid of."""
+
+
+BY_ONE_RECORD = frozenset({"record_too_large", "batch_too_large", "invalid_batch", "limit_reached"})
+"""Codes of refusals that may be about one record, or its dedup key. The broker judged the batch and did nothing."""
+
+
+class SentBack(Struct, eq=False):
+    """Records to be sent again: the bytes of a batch behind a refused one, or None for records of a refused one.
+
+    `refused`: as they are, so they go in halves.
+    """
+
+    pending: Pending
+    batch: Buffer | None = None
+    refused: bool = False
 
 
 class SendingProducer(Owner, Protocol):
@@ -70,6 +92,7 @@ class PartitionSender:
         self._backoff_s = 0.0
         self._retry_at = 0.0
         self._soon = False  # an interrupt left something
+        self._returned: tuple[SentBack, ...] = ()  # go before what is gathered
         self._progress_at = 0.0
         if not core.name:
             self.session = core.new_session()
@@ -85,7 +108,9 @@ class PartitionSender:
     def is_empty(self) -> bool:
         """Whether nothing is gathered, in flight, or left to report."""
         session = self.session
-        return not self.gather.values and (session is None or not (session.in_flight or session.settled))
+        if self.gather.values or self._returned:
+            return False
+        return session is None or not (session.in_flight or session.settled)
 
     @property
     def expects_answers(self) -> bool:
@@ -102,6 +127,8 @@ class PartitionSender:
             return False
         if session.broken is not None and not self._renew():
             return False
+        if self._returned and not self._send_returned(session):
+            return False
         return not session.in_flight or session.has_room(size)
 
     def ship(self) -> None:
@@ -110,7 +137,7 @@ class PartitionSender:
         if session is not None and session.settled:  # an interrupt came before it was told
             self._tell_settled(session)
         gathered = self.gather
-        if not gathered.values:
+        if not (gathered.values or self._returned):
             return
         if self.ended is not None:
             self._refuse_gathered(self.ended)
@@ -118,44 +145,69 @@ class PartitionSender:
         if not self.has_room(gathered.size):
             self.trigger = TARGET_BYTES
             return
-        session = self.session
-        assert session is not None, "a sender with room has a session"
-        first, count, fresh = session.next_sequence, len(gathered.values), Pending(self._core, self.partition)
-        try:
-            batch = encode(
-                gathered.values,
-                keys=gathered.keys,
-                headers=gathered.headers,
-                event_times=gathered.times,
-                **({} if gathered.queued is None else queue_columns(gathered.queued)),
-                codec=self._core.codec,
-                kind=self._core.kind,
-                producer_id=session.producer_id,
-                producer_epoch=session.epoch,
-                first_sequence=first,
-            )
-        except (InvalidBatch, TypeError) as error:
-            refused = error if isinstance(error, Error) else InvalidBatch(f"records that cannot be encoded: {error}")
-            self._refuse_gathered(refused)
+        if not gathered.values:
             return
+        session, fresh = self.session, Pending(self._core, self.partition)
+        assert session is not None, "a sender with room has a session"
+        first, batch = session.next_sequence, self._encoded(gathered, session)
         self.gather = fresh
         try:
-            self.add(batch, count, gathered)
+            self._add(batch, gathered)
         except BaseException:  # Ctrl-C before the session had them: they are gathered as before
-            if session.next_sequence == first and not gathered.settled:
+            if session.next_sequence == first and not (gathered.settled or self._returned):
                 self.gather = gathered
             self.try_soon()
             raise
 
-    def add(self, batch: Buffer, count: int, pending: Pending) -> None:
-        """Put a batch on its way that was encoded for this sender's session. One over the frame limit is refused here:
-        the broker would cut the client off, each time it was sent again."""
-        welcome = self._connection.welcome
-        if welcome is not None and len(batch) > welcome.max_frame_bytes:
-            refused = BatchTooLarge(
-                f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
-                f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
+    def _encoded(self, records: Pending, session: ProducerSession) -> Buffer | Error:
+        """The next batch of a session, or why the records cannot be one."""
+        try:
+            return encode(
+                records.values,
+                keys=records.keys,
+                headers=records.headers,
+                event_times=records.times,
+                **({} if records.queued is None else queue_columns(records.queued)),
+                codec=self._core.codec,
+                kind=self._core.kind,
+                producer_id=session.producer_id,
+                producer_epoch=session.epoch,
+                first_sequence=session.next_sequence,
             )
+        except (InvalidBatch, TypeError) as error:
+            return error if isinstance(error, Error) else InvalidBatch(f"records that cannot be encoded: {error}")
+
+    def _add(self, batch: Buffer | Error, records: Pending) -> None:
+        """`add` for records of which others may go without one that keeps them from being a batch."""
+        count = len(records.values)
+        if not isinstance(batch, Error):
+            batch = self._too_large(batch, count) or batch
+        if not isinstance(batch, Error):
+            self.add(batch, count, records)
+        elif self.halves(records):
+            self._returned = (SentBack(records, refused=True), *self._returned)
+            self.try_soon()
+        else:
+            records.settle(-1, 0, batch)
+
+    def halves(self, records: Pending) -> bool:
+        """Whether records that are refused together go again in two batches."""
+        return len(records.values) > 1
+
+    def _too_large(self, batch: Buffer, count: int) -> Error | None:
+        """Refuse a batch over the frame limit: the broker would cut the client off, each time it was sent again."""
+        welcome = self._connection.welcome
+        if welcome is None or len(batch) <= welcome.max_frame_bytes:
+            return None
+        return BatchTooLarge(
+            f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
+            f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
+        )
+
+    def add(self, batch: Buffer, count: int, pending: Pending) -> None:
+        """Put a batch on its way that was encoded for this sender's session. One over the frame limit is refused."""
+        refused = self._too_large(batch, count)
+        if refused is not None:
             pending.settle(-1, 0, refused)
             return
         session = self.session
@@ -197,6 +249,10 @@ class PartitionSender:
         self._connection.parts[self] = None
 
     def _refuse_gathered(self, error: Error) -> None:
+        for each in self._returned:
+            if not each.pending.settled:
+                each.pending.settle(-1, 0, error)
+        self._returned = ()
         gathered, self.gather = self.gather, Pending(self._core, self.partition)
         try:
             if gathered.values:
@@ -210,7 +266,8 @@ class PartitionSender:
 
     def answered(self, answer: Answer) -> None:
         session = self.session
-        assert session is not None, "an answer needs a question"
+        if session is None:
+            return  # to a batch behind a refused one: its name is claimed again
         self._progress_at = self._connection.now
         if isinstance(answer, Produced):
             self.trouble, self._backoff_s = None, 0.0
@@ -219,7 +276,7 @@ class PartitionSender:
         else:
             assert isinstance(answer, Failure), f"a batch was answered with {type(answer).__name__}"
             self._failed(session, answer)
-        if self.gather.values:
+        if self.gather.values or self._returned:
             self.ship()
         if not session.in_flight:
             self.trigger = 0
@@ -229,12 +286,61 @@ class PartitionSender:
             self.trouble = failure
             self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
             self._retry_at = self._connection.clock() + self._backoff_s
-        elif failure.code == "fenced":
-            self.ended = raised(failure)
         session.failed(failure)
+        if session.broken is failure:
+            if failure.code == "fenced":
+                self.ended = raised(failure)
+            if failure.code in BY_ONE_RECORD:
+                self._take_back([batch for batch in session.settled if batch.failure is failure])
         self._tell_settled(session)
         if session.unsent:
             self._try_later()
+
+    # -- refused with others ----------------------------------------------------------------------------
+
+    def _take_back(self, ending: list[InFlight]) -> None:
+        """Have the other records of a refused batch, and the batches behind it, sent again."""
+        refused, *behind = ending
+        if refused.copied:
+            return  # a copy is under way, which may be taken after all, and those behind it with it
+        found = tuple(SentBack(batch.handle, batch.batch) for batch in behind)
+        if self.halves(refused.handle):
+            found = (SentBack(refused.handle, refused=True), *found)
+        self._returned = (*found, *self._returned)
+
+    def _is_returned(self, pending: Pending) -> bool:
+        return pending.parts is not None or pending in [each.pending for each in self._returned]
+
+    def _send_returned(self, session: ProducerSession) -> bool:
+        """Send again what was refused with others, parts of a refused batch each alone. True once nothing is left."""
+        while self._returned:
+            first, *rest = self._returned
+            pending = first.pending
+            if first.refused:
+                self._returned = (*map(SentBack, pending.halve()), *rest)
+                continue
+            if session.in_flight and (first.batch is None or not self._may_follow(first.batch, session)):
+                return False
+            sequence = session.next_sequence
+            batch = self._encoded(pending, session) if first.batch is None else self._again(first.batch, session)
+            before, self._returned = self._returned, tuple(rest)
+            try:
+                if isinstance(batch, Error) or first.batch is None:
+                    self._add(batch, pending)
+                else:
+                    self.add(batch, pending.count or len(pending.values), pending)
+            except BaseException:  # Ctrl-C before the session had them: as in `ship`
+                if session.next_sequence == sequence and not pending.settled:
+                    self._returned = before
+                self.try_soon()
+                raise
+        return True
+
+    def _may_follow(self, batch: Buffer, session: ProducerSession) -> bool:
+        return session.has_room(len(batch)) and session.in_flight[0].handle.whole is None
+
+    def _again(self, batch: Buffer, session: ProducerSession) -> Buffer:
+        return of_producer(batch, session.producer_id, session.epoch, session.next_sequence)
 
     def _tell_settled(self, session: ProducerSession) -> None:
         """Settle the records of batches that the session has settled, each removed once its records are told."""
@@ -251,6 +357,8 @@ class PartitionSender:
             pending.settle(batch.produced.offset, batch.produced.time_us, None, dict(batch.produced.repeats))
         else:
             assert batch.failure is not None, "a batch settles one way or the other"
+            if self._is_returned(pending):
+                return
             pending.settle(-1, 0, self.refusal(batch.failure))
 
     def refusal(self, failure: Failure) -> Error:
@@ -308,11 +416,16 @@ class PartitionSender:
     # -- the session ----------------------------------------------------------------------------------
 
     def _renew(self) -> bool:
-        """Continue after a failure as a new producer; a named one claims its name again. False until that is done."""
+        """Continue after a failure. Where the refused sequence is free, it is used; else a producer begins anew, and a
+        named one claims its name again. False until that is done."""
         session = self.session
         assert session is not None, "only a session can be broken"
         if session.in_flight:
             return False
+        assert session.broken is not None, "it is broken"
+        if session.free_sequence is not None and session.broken.code in BY_ONE_RECORD:
+            session.restart(session.producer_id, epoch=session.epoch, next_sequence=session.free_sequence)
+            return True
         if self._core.name:
             self.session = None
             self.open()

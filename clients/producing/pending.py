@@ -46,11 +46,15 @@ class Owner(Protocol):
 
 
 class Pending:
-    """Records of one partition that become one batch. Columns beside the values are None until a record has any."""
+    """Records of one partition that become one batch. Columns beside the values are None until a record has any.
+
+    Records of a refused batch become two, its `parts`, and so on. Then these have the outcomes, and `settled` says that
+    all of them are known.
+    """
 
     __slots__ = (
-        "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "queued",
-        "repeats", "seen", "settled", "size", "time_us", "times", "values",
+        "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "parts",
+        "queued", "repeats", "seen", "settled", "size", "time_us", "times", "values", "whole",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, partition: int) -> None:
@@ -71,21 +75,51 @@ class Pending:
         self.error: Error | None = None
         self.seen = False  # the error was raised or read
         self.callbacks: list[Callable[[], None]] | None = None
+        self.parts: tuple[Pending, Pending] | None = None
+        self.whole: Pending | None = None
+
+    def halve(self) -> tuple[Pending, Pending]:
+        """Have its records go in two batches. They must be several."""
+        if self.parts is None:
+            middle = len(self.values) // 2
+            self.parts = self._cut(slice(middle)), self._cut(slice(middle, None))
+        return self.parts
+
+    def _cut(self, where: slice) -> Pending:
+        part = Pending(self.owner, self.partition)
+        part.values, part.whole, part.has_columns = self.values[where], self, self.has_columns
+        part.count = len(part.values)
+        for column in ("keys", "headers", "times", "queued"):
+            records = getattr(self, column)
+            setattr(part, column, None if records is None else records[where])
+        return part
+
+    def place_of(self, index: int) -> tuple[Pending, int]:
+        """What has the outcome of a record, and the record's number there."""
+        if self.parts is None:
+            return self, index
+        first, second = self.parts
+        count = first.count
+        return first.place_of(index) if index < count else second.place_of(index - count)
 
     def settle(self, offset: int, time_us: int, error: Error | None, repeats: Mapping[int, int] = NONE) -> None:
         """Set the outcome and drop the records. The connection runs the callbacks.
 
         `repeats`: by number of a record here, the offset of the task that it repeats.
         """
-        self.offset, self.time_us, self.error = offset, time_us, error
-        self.values, self.keys, self.headers, self.times = [], None, None, None
-        self.queued, self.repeats = None, repeats
-        connection = self.owner.connection
-        connection.ended.append(self)
+        self.offset, self.time_us, self.error, self.repeats = offset, time_us, error, repeats
         if error is not None:
             self.owner.failed.append(self)
+        self._end()
+
+    def _end(self) -> None:
+        self.values, self.keys, self.headers, self.times, self.queued = [], None, None, None, None
+        whole, connection = self.whole, self.owner.connection
+        connection.ended.append(self)
         if self.callbacks is not None:
             connection.finished, self.callbacks = connection.finished + self.callbacks, None
+        if whole is not None and [part for part in whole.parts or () if not part.settled] == [self]:
+            whole._end()
         self.settled = True  # last: it is told again when Ctrl-C came with the return of a call before
 
     def raise_error(self) -> None:
@@ -115,7 +149,8 @@ class Future(msgspec.Struct, eq=False, gc=False):
         """For a record whose `dedup` key came before: the offset of the task that stands for it, in the same partition.
         None if the record is its own task or the outcome is not known yet.
         """
-        return self._pending.repeats.get(self._index)
+        pending, index = self._pending.place_of(self._index)
+        return pending.repeats.get(index)
 
     def done(self) -> bool:
         """Whether the outcome is known."""
@@ -126,18 +161,21 @@ class Future(msgspec.Struct, eq=False, gc=False):
 
         Raises what prevented it, or TimedOut (None: after the client's timeout).
         """
-        pending = self._pending
+        pending, index = self._pending, self._index
         if not pending.settled:
             self._wait(timeout)
+        if pending.parts is not None:
+            pending, index = pending.place_of(index)
         if pending.error is not None:
             pending.raise_error()
-        return pending.offset + self._index
+        return pending.offset + index
 
     def exception(self, timeout: float | None = None) -> Error | None:
         """Wait like `result`; returns the error, None if the record is committed."""
         pending = self._pending
         if not pending.settled:
             self._wait(timeout)
+        pending, _ = pending.place_of(self._index)
         pending.seen = True
         return pending.error
 
@@ -164,7 +202,7 @@ class Future(msgspec.Struct, eq=False, gc=False):
         return found
 
     def __repr__(self) -> str:
-        pending = self._pending
+        pending, _ = self._pending.place_of(self._index)
         state = "pending" if not pending.settled else repr(pending.error) if pending.error else "committed"
         return f"<Future of partition {pending.partition}: {state}>"
 

@@ -16,11 +16,11 @@ from ...broker.errors import StageLost
 from ...storage.batch import Kind
 from ...storage.errors import Error
 from ...transport.messages import Failure, Stage
-from ...transport.producer_session import GAPS, ProducerSession
+from ...transport.producer_session import GAPS, InFlight, ProducerSession
 from ..errors import InvalidArgument
 from ..producing.core import ProducerCore
 from ..producing.partition_sender import PartitionSender
-from ..producing.pending import Future
+from ..producing.pending import Future, Pending
 
 if TYPE_CHECKING:
     from ..arguments.quantities import Duration
@@ -44,6 +44,13 @@ class StagingLane(PartitionSender):
     def refusal(self, failure: Failure) -> Error:
         """See PartitionSender; a stage that the broker no longer has is lost."""
         return self._lost(failure) if failure.code in GAPS else super().refusal(failure)
+
+    def halves(self, records: Pending) -> bool:
+        """See PartitionSender; a stage is complete or lost."""
+        return False
+
+    def _take_back(self, ending: list[InFlight]) -> None:
+        """See PartitionSender and `halves`."""
 
     def _failed(self, session: ProducerSession, failure: Failure) -> None:
         super()._failed(session, failure)

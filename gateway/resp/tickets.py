@@ -5,6 +5,7 @@ Contract: `reply` is called once the batch is settled. The ids of a batch share 
 
 from __future__ import annotations
 
+from ...storage.errors import Error
 from ..appending import SharedBatch
 from . import replies
 from .refusals import sentence_of
@@ -21,10 +22,10 @@ class Ticket:
 
     def reply(self) -> bytes:
         """What the client gets: the record's place, or the error that prevented it."""
-        batch = self.batch
-        if batch.error is not None:
-            return replies.error(sentence_of(batch.error))
-        return self._place(batch.time_ms, batch.first + self.index)
+        try:
+            return self._place(*self.batch.place(self.index))
+        except Error as error:
+            return replies.error(sentence_of(error))
 
     def _place(self, time_ms: int, offset: int) -> bytes:
         raise NotImplementedError

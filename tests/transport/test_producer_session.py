@@ -260,3 +260,61 @@ def test_a_broker_that_answers_loses_and_restarts_at_random_gets_every_batch_onc
     assert line.session.broken is None
     assert [(each.first_sequence, each.count) for each in told] == log
     assert len(log) == 40
+
+
+BAD = ("invalid_batch", "a record is bad", False)
+
+
+@pytest.mark.parametrize("code", [BAD, ("record_too_large", "too large", False)])
+def test_the_sequence_of_a_batch_that_was_refused_alone_is_free(code):
+    line = Line()
+    line.add(3, 2)
+    line.send_all()
+    line.told(yes(1))
+    line.told(no(2, code))
+    assert line.session.free_sequence == 3
+    line.session.restart(line.session.producer_id, next_sequence=3)
+    line.add(1)
+    assert line.send_all() == [(3, 3)]
+
+
+def test_the_sequence_of_a_refused_batch_is_not_free_where_others_are_behind_it():
+    line = Line()
+    line.add(1, 1)
+    line.send_all()
+    first, behind = line.told(no(1, BAD))
+    assert line.session.free_sequence is None
+    assert [first.copied, behind.copied] == [False, False]
+
+
+def test_a_batch_that_may_still_arrive_is_copied():
+    line = Line()
+    line.add(1, 1, 1)
+    line.send_all()
+    line.told(yes(3))
+    line.session.lost()
+    line.send_all()
+    refused, *_ = line.told(no(4, BAD))
+    assert refused.copied
+    assert line.session.free_sequence is None
+
+
+def test_a_batch_that_was_put_off_is_no_copy_but_those_behind_it_are():
+    line = Line()
+    line.add(1, 1)
+    line.send_all()
+    line.told(no(1, BUSY))
+    assert [batch.copied for batch in line.session.in_flight] == [False, True]
+    line.send_all()
+    line.session.lost()
+    line.session.lost()
+    assert [batch.copied for batch in line.session.in_flight] == [True, True]
+
+
+def test_a_batch_that_was_never_sent_is_no_copy():
+    line = Line()
+    line.add(1)
+    line.session.lost()
+    line.send_all()
+    (refused,) = line.told(no(1, BAD))
+    assert (refused.copied, line.session.free_sequence) == (False, 0)

@@ -342,3 +342,17 @@ def test_redis_cli_stays_in_step(gateway, key, version):
     assert (out[1], out[2].split()[-1], out[3].split()[:2]) == ("PONG", "1", ["ERR", "unknown"])
     assert key in out
     assert out[-1].split()[-1] == "1"
+
+
+def test_a_record_that_the_broker_refuses_fails_no_command_beside_it(resp, native, key):
+    native.create_topic(key)
+    resp.xadd(key, {"a": b"0"})  # the gateway knows the topic now
+    native.alter_topic(key, max_record_bytes=100)
+    pipeline = resp.pipeline(transaction=False)
+    for number in range(200):
+        pipeline.xadd(key, {"a": b"%d" % number + bytes(200 if number == 77 else 0)})
+    found = pipeline.execute(raise_on_error=False)
+    assert [number for number, reply in enumerate(found) if isinstance(reply, Exception)] == [77]
+    assert "record_too_large" in str(found[77])
+    del found[77]
+    assert [id_ for id_, _ in resp.xrange(key)][1:] == found
