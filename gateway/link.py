@@ -19,6 +19,7 @@ from ..clients.aio.driver import AsyncDriver
 from ..clients.verbs import FetchQuestion, Verbs
 from ..storage.errors import Error
 from ..transport.messages import Fetched, Topic
+from .append_times import AppendTimes
 from .appending import Appender
 from .authorization import Principal
 
@@ -56,6 +57,7 @@ class BrokerLink:
         self.driver = driver
         self.client = AsyncClient(driver)
         self.verbs = Verbs(driver.connection)
+        self.append_times = AppendTimes()
         self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()
         self._appenders: OrderedDict[tuple[Principal, bytes], Appender] = OrderedDict()
 

@@ -7,11 +7,13 @@ What is read lies within the bounds that the place had when it was looked up.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from itertools import repeat
 
 from ..clients.reading.readable import readable, verify
 from ..storage.accepted import passed
-from ..storage.batch import Batch, batches
-from ..storage.errors import AcceptedLoss
+from ..storage.batch import Batch, Kind, batches
+from ..storage.errors import AcceptedLoss, OutOfBounds
 from ..transport.messages import AskEnds, Ends, FindOffsets, Known, Offsets
 from .link import BrokerLink, TopicPlace
 
@@ -43,16 +45,24 @@ async def offset_at(link: BrokerLink, place: TopicPlace, time_ms: int, offset: i
     if time_ms == 0 or place.end == place.first:
         return place.first
     for neighbour in (offset, offset - 1):
-        if place.first <= neighbour < place.end and await _time_ms(link, place, neighbour) == time_ms:
+        if place.first <= neighbour < place.end and await append_time_ms(link, place, neighbour) == time_ms:
             return offset
     lowest, highest = await _at_time(link, place, time_ms), await _at_time(link, place, time_ms + 1)
     return min(max(offset, lowest, place.first), highest)
 
 
-async def _time_ms(link: BrokerLink, place: TopicPlace, offset: int) -> int:
+async def append_time_ms(link: BrokerLink, place: TopicPlace, offset: int) -> int:
     """When the record at an offset was appended; -1 if it cannot be read."""
-    async for batch in read(link, place, offset, offset + 1, 1):
-        return batch.append_time_us // 1000
+    where, known = (place.topic.topic, place.partition), link.append_times
+    found = known.milliseconds(where, offset)
+    if found >= 0:
+        return found
+    with suppress(OutOfBounds):
+        async for batch in read(link, place, offset, offset + 1, 1):
+            if batch.kind != Kind.KEPT:  # others have gaps
+                range_ = range(batch.base_offset, batch.end_offset)
+                known.note(where, range_, repeat(batch.append_time_us, len(range_)))
+            return int(batch.append_times()[batch.first_at(offset)]) // 1000
     return -1
 
 

@@ -99,7 +99,21 @@ ORDER = {
         *("office_port", "office", "node", ""),
     ],
     "penstock.gateway": [
-        *("errors", "libraries", "authorization", "users", "config", "appending", "link", "reading", "resp", "process"),
+        *(
+            "errors",
+            "libraries",
+            "authorization",
+            "users",
+            "config",
+            "append_times",
+            "appending",
+            "asking",
+            "link",
+            "reading",
+            "leases",
+            "resp",
+            "process",
+        ),
         *("__main__", ""),
     ],
     "penstock.gateway.resp": [
@@ -107,7 +121,7 @@ ORDER = {
         *("refusals", "replies", "parsing", "requests", "names", "entries", "tickets"),
         *("command", "places", "appends"),
         # commands
-        *("basic", "transactions", "keys", "streams", "topics", "table"),
+        *("basic", "transactions", "keys", "streams", "inspecting", "groups", "topics", "table"),
         *("connection", "server", ""),
     ],
     "penstock.clients": [

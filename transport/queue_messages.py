@@ -22,6 +22,9 @@ AnyTopic = Annotated[bytes, Meta(max_length=16)]
 ANY = -1
 """A lease from whichever partition has something."""
 
+NOWHERE = -3
+"""In place of a time from which a group begins: it has to be there."""
+
 BY_GROUP = -1
 """A delay that the group's back-off decides."""
 
@@ -86,7 +89,7 @@ class Lease(Message, tag=70, frozen=True):
     lease_ms: Count = 0  # 0: as long as the group says
     wait_ms: Count = 0
     settles: Settles = []
-    start: Int64 = -1  # where a group begins that does not exist yet: -1 first, -2 end, or a time
+    start: Int64 = -1  # where a group begins that does not exist yet: -1 first, -2 end, a time; NOWHERE: refused
 
 
 class Leased(Message, tag=71, frozen=True):

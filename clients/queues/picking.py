@@ -7,7 +7,7 @@ anything of it is used. An undecodable record is named with its error, never lef
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from ...storage.record import NO_HEADERS
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
-Rows = tuple[Sequence[bytes], Iterable[bytes | None], Iterable[Mapping[str, bytes]], Iterable[int], Iterable[int]]
+Rows = tuple[Sequence[bytes], Iterable[bytes | None], Iterable[Mapping[str, bytes]], range, Iterable[int]]
 """Values, keys, headers, offsets and times of some records that follow each other, ready for `map`."""
 
 
@@ -37,9 +37,15 @@ class Unreadable(Struct, frozen=True):
     error: Error
 
 
-def pick(payload: Buffer, runs: Iterable[tuple[int, int]]) -> Iterator[Rows | Unreadable]:
+Times = Callable[[Batch], "np.ndarray | None"]
+"""Which times of its records a batch is asked for; None: its append time for all."""
+
+
+def pick(
+    payload: Buffer, runs: Iterable[tuple[int, int]], times: Times = Batch.event_times
+) -> Iterator[Rows | Unreadable]:
     """The records of `runs` (first offset, how many). Raises InvalidBatch when `payload` is not whole batches."""
-    held = sorted(map(_Held, batches(payload)), key=_first)
+    held = sorted((_Held(batch, times) for batch in batches(payload)), key=_first)
     firsts = [each.first for each in held]
     for first, count in runs:
         offset, end = first, first + count
@@ -56,8 +62,9 @@ def pick(payload: Buffer, runs: Iterable[tuple[int, int]]) -> Iterator[Rows | Un
 class _Held:
     """One batch of the answer, its columns decoded once."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, times: Times) -> None:
         self._batch = batch
+        self._times_of = times
         self._error: InvalidBatch | MissingCodec | None = None
         self._bad: dict[int, InvalidBatch] = {}  # by number, records of a batch that is good otherwise
         self._values: list[bytes] | None = None
@@ -109,7 +116,7 @@ class _Held:
     def _decode(self) -> None:
         batch = self._batch
         try:
-            self._values, self._keys, self._times = batch.values(), batch.keys(), batch.event_times()
+            self._values, self._keys, self._times = batch.values(), batch.keys(), self._times_of(batch)
             self._headers = self._decoded_headers()
         except (InvalidBatch, MissingCodec) as error:
             self._error = error

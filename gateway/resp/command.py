@@ -21,7 +21,7 @@ from ..link import BrokerLink
 from ..users import Users
 from .refusals import CommandRefused
 
-Group = Literal["connection", "server", "transactions", "keys", "streams", "topics"]
+Group = Literal["connection", "server", "transactions", "keys", "streams", "groups", "topics"]
 
 Handler = Callable[["RespSession", list[bytes]], Any]
 

@@ -10,13 +10,13 @@ Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from ...storage.batch import Batch
-from ...storage.record import Record, record_runs
+from ...storage.record import NO_HEADERS
 from .refusals import CommandRefused
-from .replies import array, bulk
 
 _ID = re.compile(rb"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 _PART_MAX = (1 << 64) - 1
@@ -105,22 +105,50 @@ def _text(name: bytes) -> str:
         raise CommandRefused(f"field {name[:60]!r} is not UTF-8, as names of headers have to be") from None
 
 
-def encoded_entries(batch: Batch, start: int, end: int) -> Iterator[bytes]:
-    """The entries of a batch from offset `start` on and below `end`. Raises InvalidBatch."""
-    time_ms = batch.append_time_us // 1000
-    for run in record_runs(batch, start):
-        for record in run:
-            if record.offset >= end:
-                return
-            yield _entry(time_ms, record)
+Keys = Iterable[bytes | None]
+Headers = Iterable[Mapping[str, bytes]]
 
 
-def _entry(time_ms: int, record: Record) -> bytes:
+def encoded_entries(batch: Batch, start: int, end: int, most: int | None = None) -> list[bytes]:
+    """The entries of a batch from offset `start` on and below `end`, `most` at most. Raises InvalidBatch."""
+    first, beyond = batch.first_at(start), batch.first_at(end)
+    if most is not None:
+        beyond = min(beyond, first + most)
+    keys, headers = batch.keys(), batch.headers()
+    return encoded(
+        batch.values()[first:beyond],
+        None if keys is None else keys[first:beyond],
+        None if headers is None else headers[first:beyond],
+        batch.offsets()[first:beyond].tolist(),
+        batch.append_times()[first:beyond].tolist(),
+    )
+
+
+def encoded(
+    values: Sequence[bytes], keys: Keys | None, headers: Headers | None, offsets: Iterable[int], times: Sequence[int]
+) -> list[bytes]:
+    """Records as entries; `times` are those of appending, in microseconds."""
+    if times and times[0] == times[-1]:
+        time_ms = times[0] // 1000
+        ids = [b"%d-%d" % (time_ms, offset) for offset in offsets]
+    else:
+        ids = [b"%d-%d" % (time_us // 1000, offset) for time_us, offset in zip(times, offsets, strict=True)]
+    if keys is None and headers is None:
+        return [
+            b"*2\r\n$%d\r\n%b\r\n*2\r\n$5\r\nvalue\r\n$%d\r\n%b\r\n" % (len(id_), id_, len(value), value)
+            for id_, value in zip(ids, values, strict=True)
+        ]
+    each_key, each_headers = keys or repeat(None), headers or repeat(NO_HEADERS)
+    return list(map(_entry, ids, values, each_key, each_headers))
+
+
+def _entry(id_: bytes, value: bytes, key: bytes | None, headers: Mapping[str, bytes]) -> bytes:
     fields: list[bytes] = []
-    if record.value or (record.key is None and not record.headers):
-        fields += (b"value", record.value)
-    if record.key is not None:
-        fields += (b"key", record.key)
-    for name, content in record.headers.items():
-        fields += (name.encode(), content)
-    return array([bulk(b"%d-%d" % (time_ms, record.offset)), array([bulk(field) for field in fields])])
+    if value or (key is None and not headers):
+        fields.append(b"$5\r\nvalue\r\n$%d\r\n%b\r\n" % (len(value), value))
+    if key is not None:
+        fields.append(b"$3\r\nkey\r\n$%d\r\n%b\r\n" % (len(key), key))
+    for name, content in headers.items():
+        text = name.encode()
+        fields.append(b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(text), text, len(content), content))
+    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(id_), id_, 2 * len(fields), b"".join(fields))

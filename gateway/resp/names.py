@@ -57,3 +57,21 @@ def _original(topic: str) -> bytes | None:
         return None
     text = key.decode("latin-1")
     return None if is_name(text) and _original(text) is None else key
+
+
+def group_of_name(name: bytes) -> str:
+    """The queue group that a client names so: as topics. Raises CommandRefused."""
+    return topic_of_key(name)
+
+
+def name_of_group(group: str) -> bytes:
+    """The inverse of `group_of_name`."""
+    return key_of_topic(group)
+
+
+def worker_of_name(name: bytes) -> str:
+    """The worker that a client names so. Raises CommandRefused."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise CommandRefused("the name of a consumer has to be UTF-8") from None

@@ -8,11 +8,17 @@ keys that stand for no one partition.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ...broker.errors import UnknownTopic
 from ..authorization import Operation
 from ..link import TopicPlace
 from .command import RespSession, may
 from .names import numbered, topic_of_key
 from .refusals import CommandRefused
+
+T = TypeVar("T")
 
 NO_KEY = CommandRefused("no such key")
 
@@ -51,6 +57,25 @@ async def find(session: RespSession, key: bytes, operation: Operation, *, create
             f"{key[:60].decode('latin-1')}:0"
         )
     return link.remember(key, TopicPlace(topic, 0))
+
+
+async def at(
+    session: RespSession, keys: list[bytes], operation: Operation, use: Callable[[list[TopicPlace]], Awaitable[T]]
+) -> T | None:
+    """What `use` makes of the places of keys, which are asked for if one of them was not as remembered.
+
+    None if one of them is not there.
+    """
+    known = [remembered(session, key, operation) for key in keys]
+    places = [place for place in known if place is not None]
+    if len(places) == len(keys):
+        try:
+            return await use(places)
+        except UnknownTopic:
+            for place in places:
+                session.door.link.forget(place.topic.topic)
+    places = [place for key in keys if (place := await find(session, key, operation)) is not None]
+    return await use(places) if len(places) == len(keys) else None
 
 
 async def existing(session: RespSession, key: bytes, operation: Operation) -> TopicPlace:

@@ -109,13 +109,14 @@ class RespDoor:
         welcome = self.link.driver.connection.welcome
         return {
             "server": {
-                "redis_version": REDIS_VERSION, "redis_mode": "standalone", "server_name": "penstock",
+                "redis_version": REDIS_VERSION, "redis_mode": "standalone", "arch_bits": 64, "server_name": "penstock",
                 "penstock_broker": welcome.server if welcome is not None else "", "process_id": os.getpid(),
                 "uptime_in_seconds": int(time.monotonic() - self._began),
             },
             "clients": {"connected_clients": len(self._connections), "maxclients": CONNECTIONS_MAX},
             "persistence": {"loading": 0, "aof_enabled": 1},
             "replication": {"role": "master", "connected_slaves": 0},
+            "cluster": {"cluster_enabled": 0},
         }  # fmt: skip
 
     def sessions(self, principal: Principal) -> list[RespSession]:

@@ -11,7 +11,7 @@ from ..reading import news, offset_at, read
 from .appends import append
 from .command import Command, RespSession
 from .entries import FIRST, EntryId, encoded_entries, entry_id, following, lower_bound, record_of, upper_bound
-from .places import existing, find
+from .places import find
 from .refusals import SYNTAX, CommandRefused, whole, wrong_arity
 from .replies import NULL_ARRAY, Encoded, array
 from .tickets import EntryTicket
@@ -79,17 +79,17 @@ async def entries(link: BrokerLink, place: TopicPlace, start: int, end: int, cou
     if count is not None:
         end = min(end, place.end)
     async for batch in read(link, place, start, end, FETCH_BYTES if count is None or count > FEW else FEW_BYTES):
-        for entry in encoded_entries(batch, start, end):
-            if len(found) == count:
-                return found
-            found.append(entry)
-            size += len(entry)
+        some = encoded_entries(batch, start, end, None if count is None else count - len(found))
+        found += some
+        if len(found) == count:
+            return found
+        size += sum(map(len, some))
         if size > REPLY_BYTES_MAX:
             raise CommandRefused(f"the entries are over {REPLY_BYTES_MAX} bytes: ask for fewer with COUNT")
     return found
 
 
-async def _last_entries(link: BrokerLink, place: TopicPlace, start: int, end: int, count: int | None) -> list[bytes]:
+async def last_entries(link: BrokerLink, place: TopicPlace, start: int, end: int, count: int | None) -> list[bytes]:
     """As `entries`, from the last one on."""
     found: list[bytes] = []
     while end > start and (count is None or len(found) < count):
@@ -120,7 +120,7 @@ async def _range(
         return []
     link = session.door.link
     start, end = await offset_at(link, place, *lower), await offset_at(link, place, *upper)
-    found = _last_entries if backwards else entries
+    found = last_entries if backwards else entries
     return Encoded(array(await found(link, place, start, end, count)))
 
 
@@ -214,28 +214,6 @@ async def _wait(link: BrokerLink, places: list[TopicPlace | None], seconds: floa
         await asyncio.sleep(0)  # deleted meanwhile: it is looked for again
 
 
-async def xinfo(session: RespSession, arguments: list[bytes]) -> Any:
-    """XINFO."""
-    if arguments[0].upper() != b"STREAM" or len(arguments) != 2:
-        raise CommandRefused("XINFO is XINFO STREAM key here")
-    place = await existing(session, arguments[1], "read")
-    link = session.door.link
-    first = await entries(link, place, place.first, place.end, 1)
-    last = await _last_entries(link, place, place.first, place.end, 1)
-    ids = [_id_of(entry[0]) if entry else b"0-0" for entry in (first, last)]
-    return {
-        "length": place.end - place.first, "radix-tree-keys": 1, "radix-tree-nodes": 2,
-        "last-generated-id": ids[1], "max-deleted-entry-id": b"0-0", "entries-added": place.end,
-        "recorded-first-entry-id": ids[0], "groups": len(await link.client.queues(place.topic.name)),
-        "first-entry": Encoded(first[0]) if first else None, "last-entry": Encoded(last[0]) if last else None,
-    }  # fmt: skip
-
-
-def _id_of(entry: bytes) -> bytes:
-    """The id of an encoded entry."""
-    return entry.split(b"\r\n", 3)[2]
-
-
 COMMANDS = [
     Command(
         "XADD", -5, xadd, "streams", "XADD key [NOMKSTREAM] * field value [field value ...]",
@@ -257,9 +235,5 @@ COMMANDS = [
     Command(
         "XREAD", -4, xread, "streams", "XREAD [COUNT n] [BLOCK ms] STREAMS key [key ...] id [id ...]",
         "Entries behind an id; `$` is the end as it is now, `+` the last entry", "read", flags=("readonly", "blocking"),
-    ),
-    Command(
-        "XINFO", -2, xinfo, "streams", "XINFO STREAM key", "Length, first and last entry", "read", (2, 2, 1),
-        ("readonly",),
     ),
 ]  # fmt: skip

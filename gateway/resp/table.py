@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import basic, keys, streams, topics, transactions
+from . import basic, groups, inspecting, keys, streams, topics, transactions
 from .command import Command
 
-_ROWS = [*basic.COMMANDS, *transactions.COMMANDS, *keys.COMMANDS, *streams.COMMANDS, *topics.COMMANDS]
+_ROWS = [
+    *basic.COMMANDS,
+    *transactions.COMMANDS,
+    *keys.COMMANDS,
+    *streams.COMMANDS,
+    *inspecting.COMMANDS,
+    *groups.COMMANDS,
+    *topics.COMMANDS,
+]
 
 TABLE: Mapping[str, Command] = MappingProxyType({row.name: row for row in _ROWS})
 """Every command by its name."""
@@ -19,6 +27,7 @@ _HEADINGS = {
     "transactions": "Transactions",
     "keys": "Keys",
     "streams": "Streams",
+    "groups": "Groups of consumers",
     "topics": "Topics and consumers",
 }
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from .....storage.errors import Corrupt, Error, InvalidBatch, ReadFailed
 from .....transport.messages import Lease, Leased
-from .....transport.queue_messages import FOREVER_US
+from .....transport.queue_messages import FOREVER_US, NOWHERE
 from ....errors import InvalidRequest, LimitReached
-from ...logs.partition import Partition, check_time
+from ...logs.partition import EARLIEST, Partition, check_time
 from ...tables.names import check_name
 from ...turns.marks import take
 from ...turns.replies import Gather, failure
 from .. import verbs
 from ..choosing.lease_reading import LeaseReading
 from ..lines import Demand
-from ..topic_queues import check_length, check_no_stream, check_serves, find, queue_settings, serves, serving
+from ..topic_queues import check_length, check_no_stream, check_serves, find, having, queue_settings, serves, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +88,10 @@ class LeaseRequests:
     # -- a request ----------------------------------------------------------------------------------
 
     def lease(self, peer: Peer, message: Lease, payload: Payload, now: Now) -> Work:
-        """Settle, then answer or wait. Raises InvalidRequest, LimitReached, UnknownPartition, Unavailable, Poisoned."""
+        """Settle, then answer or wait.
+
+        Raises InvalidRequest, LimitReached, UnknownGroup, UnknownPartition, Unavailable, Poisoned.
+        """
         topic = self._topics.get(message.topic)
         self._check(topic, message)
         if message.wait_ms:
@@ -119,7 +122,8 @@ class LeaseRequests:
 
     def _check(self, topic: Topic, message: Lease) -> None:
         check_name("group", message.group)
-        check_time("start", message.start)
+        if message.start != NOWHERE:
+            check_time("start", message.start)
         if len(message.worker) > WORKER_MAX:
             raise InvalidRequest(
                 f"a worker's name of {len(message.worker)} characters is not allowed: {WORKER_MAX} at most"
@@ -140,10 +144,13 @@ class LeaseRequests:
         if line.prepared == len(topic.readable):
             return
         check_no_stream(self._streams, topic, message.group)
-        settings = queue_settings(topic, message.group)
+        settings, start = queue_settings(topic, message.group), message.start
+        if start == NOWHERE:
+            having(topic, message.group)
+            start = EARLIEST  # on partitions that came after it
         for partition in serving(topic):
             if find(partition, message.group) is None:
-                verbs.configure(partition, message.group, settings, message.start, gather.one())
+                verbs.configure(partition, message.group, settings, start, gather.one())
         line.prepared = len(topic.readable)
 
     def _in_turn(self, topic: Topic, line: Line, number: int) -> Iterator[Partition]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from penstock.transport import messages as m
+from penstock.transport.queue_messages import NOWHERE
 from support.engine import Rig, records
 
 ACK, NACK, REJECT, RELEASE = 0, 1, 2, 3
@@ -34,6 +35,26 @@ def test_a_lease_gives_the_first_records_with_their_batches(rig: Rig, topic: byt
     assert leased.runs == [(0, 3, 1)]
     assert values(rig, leased) == [b"0", b"1", b"2"]
     assert leased.lease_ms == 30_000
+
+
+def test_a_lease_that_makes_no_group_is_refused_where_there_is_none(rig: Rig, topic: bytes):
+    for wait_ms in (0, 5000):
+        assert rig.lease(topic, start=NOWHERE, wait_ms=wait_ms).code == "unknown_group"
+    assert rig.ask(m.ListQueues, topic).queues == []
+    rig.ask(m.SetQueue, topic, "g", {})
+    assert rig.lease(topic, most=30, start=NOWHERE).runs == [(0, 30, 1)]
+    rig.ask(m.DeleteQueue, topic, "g")
+    assert rig.lease(topic, start=NOWHERE).code == "unknown_group"
+    assert rig.lease(topic, start=NOWHERE - 1).code == "invalid_request"
+
+
+def test_a_lease_that_makes_no_group_has_it_on_partitions_that_came_later(rig: Rig):
+    topic = rig.topic()
+    rig.ask(m.SetQueue, topic, "g", {}, m.LATEST)
+    rig.ask(m.AlterTopic, topic, {}, 2)
+    rig.produce(topic, [b"0"], partition=1)
+    leased = rig.lease(topic, start=NOWHERE)
+    assert (leased.partition, leased.runs) == (1, [(0, 1, 1)])
 
 
 def test_the_next_lease_goes_on_where_the_last_one_ended(rig: Rig, topic: bytes):

@@ -1,0 +1,67 @@
+"""Remembers when records of places were appended, to tell ids that name a record from others.
+
+Idea: an id of a Redis entry is a time and an offset, and a queue group knows records by their offsets. A consumer
+that acknowledges an entry had it from this gateway as a rule, so the times of what was handed out are kept, by
+stretches of records that were appended together.
+
+Contract: says a time only if it is known. Memory: `PLACES_MAX` places of `SPANS_MAX` stretches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+PLACES_MAX = 1_000
+SPANS_MAX = 4_096
+
+Place = tuple[bytes, int]
+"""A topic id and a partition."""
+
+
+class AppendTimes:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[Place, _Spans] = OrderedDict()
+
+    def note(self, place: Place, offsets: Sequence[int], times_us: Iterable[int]) -> None:
+        """Records of a place, without a gap and in order, and when each was appended."""
+        spans = self._places.setdefault(place, _Spans())
+        self._places.move_to_end(place)
+        if len(self._places) > PLACES_MAX:
+            self._places.popitem(last=False)
+        at = 0
+        for time_us, group in groupby(times_us):
+            end = at + len(list(group))
+            spans.add(offsets[at], offsets[end - 1] + 1, time_us // 1000)
+            at = end
+
+    def milliseconds(self, place: Place, offset: int) -> int:
+        """When a record was appended; -1 if that is not known."""
+        spans = self._places.get(place)
+        return -1 if spans is None else spans.at(offset)
+
+
+class _Spans:
+    """Stretches of one place, by their first offsets. What overlaps agrees: an append time never changes."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._spans: list[tuple[int, int]] = []  # the offset behind it, and milliseconds
+
+    def add(self, first: int, end: int, time_ms: int) -> None:
+        at = bisect_right(self._firsts, first)
+        if at and self._spans[at - 1][1] == time_ms and self._spans[at - 1][0] >= first:
+            self._spans[at - 1] = (max(self._spans[at - 1][0], end), time_ms)
+            return
+        self._firsts.insert(at, first)
+        self._spans.insert(at, (end, time_ms))
+        if len(self._firsts) > SPANS_MAX:
+            del self._firsts[0], self._spans[0]
+
+    def at(self, offset: int) -> int:
+        at = bisect_right(self._firsts, offset) - 1
+        return self._spans[at][1] if at >= 0 and offset < self._spans[at][0] else -1

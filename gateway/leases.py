@@ -1,0 +1,194 @@
+"""Leases of queue groups for doors: records for a worker that is known by its name alone.
+
+Idea: a door keeps no lease. It hands records out under the name of a worker, and settles them by their offsets
+(decision 61), for any connection that names them.
+
+Contract: what was leased for a caller that is gone by then is released, and the attempt does not count. A caller that
+wants records of several places waits for all of them at once, and gets what the first ones have; the requests to
+the others are recalled. Unreadable records are dead-lettered, or released where they cannot be decoded here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from ..clients.connection.connection import expect
+from ..clients.errors import TimedOut
+from ..storage.errors import Error, InvalidBatch
+from ..transport.messages import Answer
+from ..transport.queue_messages import (
+    NOWHERE,
+    Counted,
+    Lease,
+    Leased,
+    Settle,
+    Settled,
+    SettleRecords,
+    SettleTasks,
+    Verb,
+)
+from .asking import Asked, ask
+from .link import BrokerLink, TopicPlace
+
+WAIT_S = 30.0
+"""The longest that one request waits at the broker."""
+
+LEASE_RECORDS_MAX = 100_000
+"""As the broker has it."""
+
+SETTLED_MAX = 1 << 14
+"""Records that one request settles; more go in several."""
+
+
+class LeaseTerms(NamedTuple):
+    """Records that a worker wants of a place: `most` records, and about `max_bytes`."""
+
+    place: TopicPlace
+    group: str
+    worker: str
+    most: int
+    max_bytes: int
+
+
+class Taken(NamedTuple):
+    """A lease of some. `runs`: first offset, how many, and attempt; `payload`: batches that hold them, and others."""
+
+    wanted: LeaseTerms
+    token: int
+    runs: Sequence[tuple[int, int, int]]
+    payload: bytes
+
+
+async def take(link: BrokerLink, wanted: Sequence[LeaseTerms], wait_s: float) -> list[Taken | None]:
+    """Lease records of each place, or wait for some of any, `wait_s` at most. None stands for places without any.
+
+    Raises UnknownTopic, UnknownGroup, TimedOut ...
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait_s
+    while True:
+        left_s = max(until - loop.time(), 0.0)
+        found = await _take(link, wanted, min(left_s, WAIT_S))
+        if any(found) or loop.time() >= until:
+            return found
+
+
+async def _take(link: BrokerLink, wanted: Sequence[LeaseTerms], wait_s: float) -> list[Taken | None]:
+    asked = [_asked(link, each, wait_s) for each in wanted]
+    try:
+        answers = await _answers(link, wanted, asked, wait_s)
+    except BaseException:
+        _give_up(link, wanted, asked)
+        raise
+    try:
+        leased = [(expect(answer, Leased), payload) for answer, payload in answers]
+    except Error:
+        for each, (answer, _) in zip(wanted, answers, strict=True):
+            _put_back(link, each, answer)
+        raise
+    return [
+        Taken(each, lease.token, lease.runs, payload) if lease.runs else None
+        for each, (lease, payload) in zip(wanted, leased, strict=True)
+    ]
+
+
+def _asked(link: BrokerLink, wanted: LeaseTerms, wait_s: float) -> Asked:
+    place, clock = wanted.place, link.driver.connection.clock
+    by = clock() + wait_s
+
+    def make(request: int) -> Lease:
+        return Lease(
+            request, place.topic.topic, wanted.group, wanted.worker, wanted.most, place.partition, wanted.max_bytes,
+            wait_ms=max(round((by - clock()) * 1000), 0) if wait_s else 0, start=NOWHERE,
+        )  # fmt: skip
+
+    return Asked(link.driver, make, partial(_put_back, link, wanted))
+
+
+async def _answers(
+    link: BrokerLink, wanted: Sequence[LeaseTerms], asked: Sequence[Asked], wait_s: float
+) -> list[tuple[Answer, bytes]]:
+    """The answers to all, of which some are recalled once one is an error or brings records."""
+    try:
+        async with asyncio.timeout(wait_s + link.driver.connection.timeout):
+            if len(asked) > 1 and wait_s:
+                waiting = {question.arrived for question in asked}
+                while waiting and not any(_tells(question) for question in asked):
+                    _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                _recall(link, wanted, asked)
+            return [await question.arrived for question in asked]
+    except TimeoutError:
+        raise TimedOut(f"timed out: leasing records: {link.driver.connection.state}") from None
+
+
+def _tells(question: Asked) -> bool:
+    """Whether an answer is here that says more than that there is nothing."""
+    if not question.arrived.done():
+        return False
+    answer = question.arrived.result()[0]
+    return not isinstance(answer, Leased) or bool(answer.runs)
+
+
+def _give_up(link: BrokerLink, wanted: Sequence[LeaseTerms], asked: Sequence[Asked]) -> None:
+    """Want none of the answers any more."""
+    for each, question in zip(wanted, asked, strict=True):
+        if question.arrived.done() and not question.arrived.cancelled():
+            _put_back(link, each, question.arrived.result()[0])
+        question.arrived.cancel()
+        if not question.times_sent:
+            question.cancel()
+    _recall(link, wanted, asked)
+
+
+def _recall(link: BrokerLink, wanted: Sequence[LeaseTerms], asked: Sequence[Asked]) -> None:
+    """Have requests that wait at the broker answered at once."""
+    for each, question in zip(wanted, asked, strict=True):
+        if question.answer is None and question.times_sent:
+            topic, waiting = each.place.topic.topic, [question.request]
+            Asked(link.driver, partial(_recalling, topic, each.group, waiting))
+
+
+def _recalling(topic: bytes, group: str, waiting: list[int], request: int) -> SettleTasks:
+    return SettleTasks(request, topic, group, [], waiting)
+
+
+def _put_back(link: BrokerLink, wanted: LeaseTerms, answer: Answer) -> None:
+    """Release what came for a caller that is gone."""
+    if isinstance(answer, Leased) and answer.runs:
+        settle = Settle(answer.partition, answer.token, Verb.RELEASE)
+        topic = wanted.place.topic.topic
+        Asked(link.driver, lambda request: SettleTasks(request, topic, wanted.group, [settle]))
+
+
+# -- settling ----------------------------------------------------------------------------------------------
+
+
+async def pass_over(link: BrokerLink, taken: Taken, bad: Iterable[tuple[int, Error]]) -> None:
+    """Dead-letter records of a lease that are damaged; release those that only cannot be decoded here."""
+    settles: list[Settle] = []
+    for offset, error in bad:
+        verb = Verb.REJECT if isinstance(error, InvalidBatch) else Verb.RELEASE
+        reason = f"it cannot be read: {error.message}" if verb == Verb.REJECT else ""
+        settles.append(Settle(taken.wanted.place.partition, taken.token, verb, [(offset, 1)], reason=reason))
+    topic, group = taken.wanted.place.topic.topic, taken.wanted.group
+    with suppress(Error):  # they stay with the worker
+        await ask(link.driver, lambda request: SettleTasks(request, topic, group, settles), Settled, "settling records")
+
+
+async def settle(link: BrokerLink, place: TopicPlace, group: str, offsets: Sequence[int], verb: Verb) -> int:
+    """Settle records of a place under whichever leases they are. Returns how many were leased."""
+    count = 0
+    for at in range(0, len(offsets), SETTLED_MAX):
+        part = [(place.partition, offset) for offset in offsets[at : at + SETTLED_MAX]]
+        make = partial(_settling, place.topic.topic, group, verb, part)
+        answer, _ = await ask(link.driver, make, Counted, f"settling records of topic {place.topic.name}")
+        count += answer.count
+    return count
+
+
+def _settling(topic: bytes, group: str, verb: Verb, part: list[tuple[int, int]], request: int) -> SettleRecords:
+    return SettleRecords(request, topic, group, verb, part)

@@ -1,0 +1,252 @@
+"""Groups of Redis Streams: queue groups whose leases last until they are settled (decision 072).
+
+Idea: XREADGROUP leases records for a worker with the consumer's name, XACK settles them by their offsets. A group of a
+topic with several partitions is one group, whichever partition names it.
+
+Contract: what was delivered stays with its consumer until it is acknowledged. Of an id, the time has to be that of the
+record, too: ids that were made up, or are of a deleted topic, acknowledge nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from itertools import repeat
+from typing import Any, NamedTuple, TypeVar
+
+from ...broker.errors import UnknownGroup, UnknownTopic
+from ...clients.queues.picking import Unreadable, pick
+from ...storage.batch import Batch
+from ...storage.errors import Error
+from ...transport.messages import INT64_MAX
+from ...transport.queue_messages import Verb
+from ..leases import LEASE_RECORDS_MAX, LeaseTerms, Taken, pass_over, settle, take
+from ..link import BrokerLink, TopicPlace
+from ..reading import append_time_ms
+from .command import Command, RespSession
+from .entries import FIRST, EntryId, encoded, entry_id
+from .names import group_of_name, worker_of_name
+from .places import at, find
+from .refusals import SYNTAX, CommandRefused, whole
+from .replies import NULL_ARRAY, Encoded, Status, array
+
+T = TypeVar("T")
+
+SETTINGS = {"lease_s": None, "max_attempts": None, "backoff_s": 0}
+"""Of groups that are made here: a record is with its consumer until it is acknowledged (decision 59)."""
+
+REPLY_BYTES = 16 << 20
+"""About so many of records in one reply; a client has the others by its next XREADGROUP."""
+
+
+def no_group(key: bytes, group: bytes) -> CommandRefused:
+    """The error of a group that is not there, in words that clients know."""
+    names = [name[:60].decode("utf-8", "replace") for name in (key, group)]
+    return CommandRefused(f"No such key '{names[0]}' or consumer group '{names[1]}'", "NOGROUP")
+
+
+# -- XGROUP ------------------------------------------------------------------------------------------------
+
+
+def xgroup(session: RespSession, arguments: list[bytes]) -> Any:
+    """XGROUP."""
+    what, rest = arguments[0].upper(), arguments[1:]
+    subcommand = _SUBCOMMANDS.get(what)
+    if subcommand is None or len(rest) < subcommand.arity:
+        shown = what[:32].decode("latin-1")
+        raise CommandRefused(f"unknown subcommand or wrong number of arguments for 'XGROUP {shown}'")
+    return subcommand.run(session, rest)
+
+
+async def _create(session: RespSession, arguments: list[bytes]) -> Any:
+    """CREATE key group id [MKSTREAM] [ENTRIESREAD n]."""
+    key, name, start, *words = arguments
+    makes = False
+    while words:
+        option = words.pop(0).upper()
+        if option == b"ENTRIESREAD" and words:
+            whole(words.pop(0), "ENTRIESREAD", -1)  # it follows from the offset here
+        elif option == b"MKSTREAM":
+            makes = True
+        else:
+            raise CommandRefused(SYNTAX)
+    group = group_of_name(name)
+    if start != b"$" and entry_id(start, 0) != FIRST:
+        raise CommandRefused("a group begins at 0 or at $ here")
+    place, link = await find(session, key, "manage", create=makes), session.door.link
+    if place is None:
+        raise CommandRefused(
+            "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM "
+            "option to create an empty stream automatically."
+        )
+    topic = place.topic.name
+    if any(each.name == group for each in await link.client.queues(topic)):
+        raise CommandRefused("Consumer Group name already exists", "BUSYGROUP")
+    await link.client.set_queue(topic, group, start="latest" if start == b"$" else "earliest", **SETTINGS)
+    return Status("OK")
+
+
+async def _destroy(session: RespSession, arguments: list[bytes]) -> Any:
+    """DESTROY key group."""
+    key, name = arguments
+    place = await _existing(session, key)
+    try:
+        await session.door.link.client.delete_queue(place.topic.name, group_of_name(name))
+    except UnknownGroup:
+        return 0
+    return 1
+
+
+async def _existing(session: RespSession, key: bytes) -> TopicPlace:
+    place = await find(session, key, "manage")
+    if place is None:
+        raise CommandRefused("The XGROUP subcommand requires the key to exist.")
+    return place
+
+
+class _Subcommand(NamedTuple):
+    arity: int
+    run: Callable[[RespSession, list[bytes]], Awaitable[Any]]
+
+
+_SUBCOMMANDS = {b"CREATE": _Subcommand(3, _create), b"DESTROY": _Subcommand(2, _destroy)}
+
+
+# -- XREADGROUP --------------------------------------------------------------------------------------------
+
+
+class _Options(NamedTuple):
+    """What stands before STREAMS."""
+
+    most: int | None
+    block_s: float | None
+    keys: list[bytes]
+    ids: list[bytes]
+
+
+def xreadgroup(session: RespSession, arguments: list[bytes]) -> Any:
+    """XREADGROUP."""
+    if arguments[0].upper() != b"GROUP":
+        raise CommandRefused("Missing GROUP option for XREADGROUP")
+    group, consumer = arguments[1], worker_of_name(arguments[2])
+    options = _options(arguments[3:])
+    if any(id_ != b">" for id_ in options.ids):
+        raise CommandRefused("XREADGROUP takes the id > here")
+    waits_s = None if session.executing else options.block_s  # EXEC does not wait
+    return _read(session, group, consumer, options, waits_s)
+
+
+def _options(words: list[bytes]) -> _Options:
+    count, block_s, words = None, None, [*words]
+    while words and (option := words.pop(0).upper()) != b"STREAMS":
+        if option not in (b"COUNT", b"BLOCK") or not words:
+            raise CommandRefused(SYNTAX)
+        number = whole(words.pop(0), option.decode(), -(1 << 63) if option == b"COUNT" else 0)
+        if option == b"COUNT":
+            count = number if number > 0 else None
+        else:
+            block_s = number / 1000
+    if not words or len(words) % 2:
+        raise CommandRefused(
+            "Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."
+        )
+    half = len(words) // 2
+    return _Options(count, block_s, words[:half], words[half:])
+
+
+async def _read(session: RespSession, name: bytes, consumer: str, options: _Options, waits_s: float | None) -> Any:
+    group, link = group_of_name(name), session.door.link
+    count = min(options.most or LEASE_RECORDS_MAX, LEASE_RECORDS_MAX)
+    wait_s = 0.0 if waits_s is None else waits_s or float("inf")
+
+    async def take_from(places: list[TopicPlace]) -> list[Taken | None]:
+        most = REPLY_BYTES // len(places)
+        return await take(link, [LeaseTerms(place, group, consumer, count, most) for place in places], wait_s)
+
+    session.blocked = wait_s > 0.0
+    try:
+        taken = await at(session, options.keys, "write", take_from)
+    except (UnknownGroup, UnknownTopic):
+        taken = None
+    finally:
+        session.blocked = False
+    if taken is None:
+        raise no_group(options.keys[0], name)
+    found: list[tuple[bytes, Any]] = []
+    for key, each in zip(options.keys, taken, strict=True):
+        if each is not None and (entries := await _entries(link, each)):
+            found.append((key, Encoded(array(entries))))
+    if not found:
+        return NULL_ARRAY
+    return dict(found) if session.version >= 3 else found
+
+
+async def _entries(link: BrokerLink, taken: Taken) -> list[bytes]:
+    """The entries of a lease. Unreadable ones are passed over."""
+    found: list[bytes] = []
+    bad: list[tuple[int, Error]] = []
+    place = taken.wanted.place
+    for rows in pick(taken.payload, [(first, count) for first, count, _ in taken.runs], Batch.append_times):
+        if isinstance(rows, Unreadable):
+            bad += [(offset, rows.error) for offset in range(rows.offset, rows.offset + rows.count)]
+            continue
+        values, keys, headers, offsets, each_time = rows
+        times = list(each_time)
+        found += encoded(values, _some(keys), _some(headers), offsets, times)
+        link.append_times.note((place.topic.topic, place.partition), offsets, times)
+    if bad:
+        await pass_over(link, taken, bad)
+    return found
+
+
+def _some(column: Iterable[T]) -> Iterable[T] | None:
+    """A column, None if it says the same of all records: that they have none."""
+    return None if isinstance(column, repeat) else column
+
+
+# -- XACK --------------------------------------------------------------------------------------------------
+
+
+async def xack(session: RespSession, arguments: list[bytes]) -> Any:
+    """XACK."""
+    key, name, *texts = arguments
+    ids, group, link = [entry_id(text, 0) for text in texts], group_of_name(name), session.door.link
+
+    async def acknowledge(places: list[TopicPlace]) -> int:
+        (place,) = places
+        return await settle(link, place, group, await _offsets(link, place, ids), Verb.ACK)
+
+    with suppress(UnknownGroup, UnknownTopic):
+        return await at(session, [key], "write", acknowledge) or 0
+    return 0
+
+
+async def _offsets(link: BrokerLink, place: TopicPlace, ids: list[EntryId]) -> list[int]:
+    """The offsets of ids, without those of other times. A record that is not there any more is taken at its word."""
+    known, where, found = link.append_times, (place.topic.topic, place.partition), dict[int, None]()
+    for time_ms, offset in ids:
+        said = known.milliseconds(where, offset)
+        if said < 0 and offset <= INT64_MAX:
+            said = await append_time_ms(link, place, offset)
+        if said in (time_ms, -1):
+            found[offset] = None
+    return [offset for offset in found if offset <= INT64_MAX]
+
+
+COMMANDS = [
+    Command(
+        "XGROUP", -2, xgroup, "groups", "XGROUP CREATE key group 0|$ [MKSTREAM] | DESTROY key group",
+        "Makes a group of consumers, which begins at the first entry or behind the last one; or deletes one", "manage",
+        (2, 2, 1), ("write",),
+    ),
+    Command(
+        "XREADGROUP", -7, xreadgroup, "groups",
+        "XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] STREAMS key [key ...] > [> ...]",
+        "Entries that no consumer of the group has had; they are this consumer's until it acknowledges them", "write",
+        flags=("write", "blocking"),
+    ),
+    Command(
+        "XACK", -4, xack, "groups", "XACK key group id [id ...]",
+        "Entries are done. Answers how many the group's consumers had", "write", (1, 1, 1), ("write", "fast"),
+    ),
+]  # fmt: skip
