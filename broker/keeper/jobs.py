@@ -49,7 +49,7 @@ class KeeperJobs:
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory in the trash."""
-        self._trees.append(path)
+        self._trees = [*self._there(), path]
         self._send([messages.RemoveTree(path)])
 
     def prepare_spare(self, row: int, directory: str, size_bytes: int) -> None:
@@ -70,7 +70,7 @@ class KeeperJobs:
     def keeper_started(self, link: KeeperLink) -> None:
         """A keeper is there: give it all that is open."""
         self._link = link
-        self._trees = [path for path in self._trees if self._files.exists(path)]
+        self._trees = self._there()
         self._send([*(messages.RemoveTree(path) for path in self._trees), *(job for job, _, _ in self._open.values())])
 
     def keeper_lost(self) -> None:
@@ -87,6 +87,10 @@ class KeeperJobs:
                 del self._open[number]
             else:
                 self._done(number, result)
+
+    def _there(self) -> list[str]:
+        """Directories in the trash that no keeper has removed yet; a keeper does not say which it has."""
+        return [path for path in self._trees if self._files.exists(path)]
 
     def _do(self, job: Numbered) -> int:
         if isinstance(job, messages.Unlink):

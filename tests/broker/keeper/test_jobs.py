@@ -66,6 +66,15 @@ def test_jobs_are_sent_once_each_and_those_that_are_open_to_the_next_keeper(desk
     assert second.commands == [tree, snapshot, messages.Unlink(3, "/log", ["new"])]
 
 
+def test_directories_that_a_keeper_removed_are_forgotten_when_others_come(desk: Desk):
+    for number in range(100):
+        desk.make(f"/trash/{number}")
+        desk.jobs.remove_tree(f"/trash/{number}")
+        if number != 1:
+            desk.files.remove_tree(f"/trash/{number}")
+    assert desk.jobs._trees == ["/trash/1", "/trash/99"]
+
+
 @pytest.mark.parametrize(
     ("report", "told"),
     [
