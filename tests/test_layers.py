@@ -199,7 +199,9 @@ ONLY_IN = {
 
 # What the core install brings. Anything else is an extra: imported inside the function that needs it.
 CORE = {"click", "cronsim", "msgpack", "msgspec", "numpy", "posix_ipc", "rich", "xxhash", "zmq"}
-FREE_OF_THE_CORE_RULE = ["penstock.spark", "pyspark_penstock", "penstock.demo", "penstock.clients.testing"]
+FREE_OF_THE_CORE_RULE = [
+    *("penstock.spark", "pyspark_penstock", "penstock.demo", "penstock.clients.testing", "penstock.cli.line_editor"),
+]
 
 # Must load without any extra all the same: the face loads them.
 LOADED_BY_THE_FACE = ["penstock.spark", "penstock.spark.errors", "penstock.spark.java", "penstock.spark.jvm"]

@@ -40,6 +40,7 @@ COMMANDS = {
     "bench": "Measure a running broker.",
     "demo": "Stream 336,776 real flights through a broker and check them.",
     "config": "Show the settings and where each comes from.",
+    "shell": "Run commands one after the other, with history and completion.",
 }
 """Name and short help. The module has the same name and holds a click command `command`."""
 

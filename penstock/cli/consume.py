@@ -14,6 +14,7 @@ from ..storage.errors import Corrupt, OutOfBounds
 from ..storage.record import Record
 from . import exits
 from .formats import FORMATS, Format, writer
+from .names import GROUP, topic_argument
 from .noted_signals import noted
 from .options import Invocation, with_session
 from .output import complain
@@ -51,9 +52,9 @@ class Wanted(Struct, frozen=True):
 
 
 @click.command
-@click.argument("topic")
+@topic_argument
 @click.option("--format", "form", type=click.Choice(FORMATS), help="See above.  [default: lines; with --json: json]")
-@click.option("--group", help="Read as a member of this group, from its cursor.")
+@click.option("--group", type=GROUP, help="Read as a member of this group, from its cursor.")
 @click.option("--from", "start", type=POSITION, default="earliest", show_default=True, help="See above.")
 @click.option("--partition", type=click.IntRange(0), help="Only this partition; not with --group.")
 @click.option("--count", type=click.IntRange(1), help="End after N records.")

@@ -9,7 +9,8 @@ import click
 from ..storage import units
 from .consent import ask, asks_first
 from .formats import json_fields, shown
-from .options import RATE, Invocation, group_option, with_session
+from .names import queue_group_option, topic_argument
+from .options import RATE, Invocation, with_session
 from .positions import utc_text
 from .task import failures
 
@@ -27,11 +28,11 @@ IDS = click.argument("ids", nargs=-1, metavar="[ID]...")
 
 
 @command.command("list")
-@click.argument("topic")
+@topic_argument
 @REASON
 @click.option("--partition", type=click.IntRange(0), help="Only of this partition.")
 @click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="At most N.")
-@group_option
+@queue_group_option
 @with_session
 def list_(topic: str, reason: str, partition: int | None, count: int, group: str, session: Invocation) -> None:
     """List the dead-lettered tasks of TOPIC."""
@@ -50,7 +51,7 @@ def list_(topic: str, reason: str, partition: int | None, count: int, group: str
 
 @command.command
 @click.argument("id_", metavar="ID")
-@group_option
+@queue_group_option
 @with_session
 def show(id_: str, group: str, session: Invocation) -> None:
     """Show a dead-lettered task: its record, the last failure, and those before."""
@@ -71,12 +72,12 @@ def show(id_: str, group: str, session: Invocation) -> None:
 
 
 @command.command(short_help="Redrive dead-lettered tasks.")
-@click.argument("topic")
+@topic_argument
 @IDS
 @click.option("--all", "all_", is_flag=True, help="All dead letters.")
 @REASON
 @click.option("--rate", type=RATE, default=0.0, help="Tasks made ready per second.  [default: all at once]")
-@group_option
+@queue_group_option
 @with_session
 def redrive(
     topic: str, ids: tuple[str, ...], all_: bool, reason: str, rate: float, group: str, session: Invocation
@@ -90,11 +91,11 @@ def redrive(
 
 
 @command.command(short_help="Discard dead-lettered tasks.")
-@click.argument("topic")
+@topic_argument
 @IDS
 @click.option("--all", "all_", is_flag=True, help="All dead letters.")
 @REASON
-@group_option
+@queue_group_option
 @with_session
 @asks_first
 def discard(

@@ -8,6 +8,7 @@ import click
 
 from ..storage import units
 from .consent import ask, asks_first
+from .names import GROUP, topic_argument
 from .options import Invocation, with_session
 from .output import unavailable_text
 from .positions import POSITION
@@ -45,8 +46,8 @@ def list_(topic: str | None, session: Invocation) -> None:
 
 
 @command.command
-@click.argument("topic")
-@click.argument("name")
+@topic_argument
+@click.argument("name", type=GROUP)
 @with_session
 def show(topic: str, name: str, session: Invocation) -> None:
     """Show group NAME of TOPIC: members, cursors, lag."""
@@ -75,8 +76,8 @@ def show(topic: str, name: str, session: Invocation) -> None:
 
 
 @command.command(short_help="Move the cursors of a group.")
-@click.argument("topic")
-@click.argument("name")
+@topic_argument
+@click.argument("name", type=GROUP)
 @click.option("--to", "position", type=POSITION, required=True, help="earliest, latest, an offset, or a time.")
 @click.option("--partition", "partitions", type=int, multiple=True, help="With an offset: only these; repeatable.")
 @with_session
@@ -96,8 +97,8 @@ def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], ses
 
 
 @command.command(short_help="Delete a group and its cursors.")
-@click.argument("topic")
-@click.argument("name")
+@topic_argument
+@click.argument("name", type=GROUP)
 @with_session
 @asks_first
 def delete(topic: str, name: str, asks: bool, session: Invocation) -> None:

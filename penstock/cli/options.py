@@ -174,15 +174,12 @@ _URL = click.option(
 )
 
 
-group_option = click.option("--group", default="tasks", show_default=True, help="The queue group.")
-
-
 def with_session(function: F) -> F:
     """Give a command that talks to a broker its `session`."""
 
     @functools.wraps(function)
     def command(*args: Any, url: str | None, config_file: str | None, as_json: bool, **options: Any) -> Any:
-        _check_text()
+        check_text()
         loaded = configuration.load({"url": url}, path=config_file)
         return function(*args, session=Invocation(loaded, Output(as_json=as_json)), **options)
 
@@ -194,7 +191,7 @@ def with_config(function: F) -> F:
 
     @functools.wraps(function)
     def command(**options: Any) -> Any:
-        _check_text()
+        check_text()
         return function(**options)
 
     setting = click.option("--set", "settings", type=ASSIGNMENT, multiple=True, help="Any setting of `config show`.")
@@ -211,7 +208,7 @@ def with_output(function: F) -> F:
     return _JSON(command)  # type: ignore[return-value]
 
 
-def _check_text() -> None:
+def check_text() -> None:
     """Raise UsageError if text is not UTF-8: Python has surrogates in place of such bytes. A file may have any name."""
     context = click.get_current_context()
     for text in _texts([value for name, value in context.params.items() if name != "config_file"]):

@@ -13,6 +13,7 @@ import click
 
 from ..storage import units
 from .formats import FORMATS, Entry, Format, entries
+from .names import topic_argument
 from .options import HEADER, TYPED, Invocation, with_session
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ CHUNK_BYTES = 1 << 20
 
 
 @click.command
-@click.argument("topic")
+@topic_argument
 @click.argument("files", nargs=-1, type=click.File("rb"))
 @click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True, help="See above.")
 @click.option("--key", type=TYPED, help="Key of all records without one.")

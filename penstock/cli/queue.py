@@ -9,7 +9,8 @@ import click
 
 from ..storage import units
 from .consent import ask, asks_first
-from .options import ASSIGNMENT, SOME_TIME, Invocation, group_option, with_session
+from .names import queue_group_option, topic_argument
+from .options import ASSIGNMENT, SOME_TIME, Invocation, with_session
 from .output import unavailable_text
 from .positions import MOMENT, utc_text
 
@@ -58,8 +59,8 @@ def list_(topic: str | None, session: Invocation) -> None:
 
 
 @command.command
-@click.argument("topic")
-@group_option
+@topic_argument
+@queue_group_option
 @with_session
 def stats(topic: str, group: str, session: Invocation) -> None:
     """Show what the queue of TOPIC holds: depth, in flight, delayed, retrying, dead-lettered, age of the oldest."""
@@ -85,9 +86,9 @@ def stats(topic: str, group: str, session: Invocation) -> None:
 
 
 @command.command("set", short_help="Create a queue, or change its settings.")
-@click.argument("topic")
+@topic_argument
 @click.argument("settings", nargs=-1, type=ASSIGNMENT, metavar="[NAME=VALUE]...")
-@group_option
+@queue_group_option
 @with_session
 def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session: Invocation) -> None:
     """Create the queue of TOPIC, or change its settings.
@@ -111,10 +112,10 @@ def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session:
 
 
 @command.command(short_help="Pause a queue.")
-@click.argument("topic")
+@topic_argument
 @click.option("--for", "duration", type=SOME_TIME, help="Duration, e.g. 10m.")
 @click.option("--until", type=MOMENT, help="Until a time, e.g. 2026-01-31T12:00.")
-@group_option
+@queue_group_option
 @with_session
 def pause(topic: str, duration: float | None, until: datetime | None, group: str, session: Invocation) -> None:
     """Pause the queue of TOPIC, until a time or until resumed. Leased tasks may still be finished."""
@@ -131,8 +132,8 @@ def pause(topic: str, duration: float | None, until: datetime | None, group: str
 
 
 @command.command
-@click.argument("topic")
-@group_option
+@topic_argument
+@queue_group_option
 @with_session
 def resume(topic: str, group: str, session: Invocation) -> None:
     """Resume a paused queue."""
@@ -142,8 +143,8 @@ def resume(topic: str, group: str, session: Invocation) -> None:
 
 
 @command.command(short_help="Delete a queue: leases, attempts, dead letters.")
-@click.argument("topic")
-@group_option
+@topic_argument
+@queue_group_option
 @with_session
 @asks_first
 def delete(topic: str, asks: bool, group: str, session: Invocation) -> None:

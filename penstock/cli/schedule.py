@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .formats import json_bytes, shown
+from .names import SCHEDULE, TOPIC, topic_argument
 from .options import HEADER, TYPED, Invocation, with_session
 from .positions import utc_text
 
@@ -20,8 +21,8 @@ def command() -> None:
 
 
 @command.command("set", short_help="Append a record at stated times.")
-@click.argument("topic")
-@click.argument("name")
+@topic_argument
+@click.argument("name", type=SCHEDULE)
 @click.argument("spec")
 @click.argument("value", type=TYPED, default="")
 @click.option("--zone", default="UTC", show_default=True, help="Time zone of cron fields, e.g. Europe/Vienna.")
@@ -48,7 +49,7 @@ def set_(
 
 
 @command.command("list")
-@click.argument("topic", required=False)
+@click.argument("topic", type=TOPIC, required=False)
 @with_session
 def list_(topic: str | None, session: Invocation) -> None:
     """List the schedules of TOPIC, or of all."""
@@ -69,8 +70,8 @@ def list_(topic: str | None, session: Invocation) -> None:
 
 
 @command.command
-@click.argument("topic")
-@click.argument("name")
+@topic_argument
+@click.argument("name", type=SCHEDULE)
 @with_session
 def delete(topic: str, name: str, session: Invocation) -> None:
     """Delete schedule NAME of TOPIC. The records it appended stay."""

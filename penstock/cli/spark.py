@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from .names import TOPIC, topic_argument
 from .options import Invocation, with_session
 from .positions import MOMENT
 from .spark_runs import RunOptions, finish, following, on_spark, running
@@ -36,7 +37,7 @@ def command() -> None:
 
 
 @command.command(short_help="Archive topics as Parquet files, a Delta or an Iceberg table.")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", type=TOPIC, nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--to", "target", type=DIRECTORY, required=True, help="A directory: new, or of this archive.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="parquet", show_default=True)
 @click.option("--cursor", metavar="GROUP", help="Track progress as this group, so that retention can wait.")
@@ -94,7 +95,7 @@ def replay(
 
 
 @command.command(short_help="Count records by key and window, into a topic.")
-@click.argument("topic")
+@topic_argument
 @click.argument("target", metavar="TARGET")
 @click.option("--window", default="1 minute", show_default=True, help="Length of a window.")
 @click.option("--slide", help="Distance between the starts of two windows.  [default: --window]")
@@ -121,7 +122,7 @@ def rollup(
 
 
 @command.command("dead-letters", short_help="Count dead letters by reason and window.")
-@click.argument("topic")
+@topic_argument
 @click.option("--group", help="Count the dead letters of this queue group of TOPIC, as the broker lists them.")
 @click.option("--window", default="1 hour", show_default=True, help="Length of a window.")
 @click.option("--into", "target", metavar="TARGET", help="Append the counts to this topic.")
@@ -169,7 +170,7 @@ def dead_letters(
 
 
 @command.command(short_help="Compact a topic to the latest record of each key.")
-@click.argument("topic")
+@topic_argument
 @click.option("--to", "directory", type=DIRECTORY, help="Parquet, in DIRECTORY/current.")
 @click.option("--into", "target", metavar="TARGET", help="A topic.")
 @click.option("--deletes", help="With --to: which records delete their key, Spark SQL: length(value) = 0.")

@@ -11,7 +11,8 @@ import click
 
 from ..storage import units
 from .formats import json_bytes, json_fields, shown
-from .options import DURATION, HEADER, TYPED, Invocation, group_option, with_session
+from .names import queue_group_option, topic_argument
+from .options import DURATION, HEADER, TYPED, Invocation, with_session
 from .positions import MOMENT, utc_text
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def command() -> None:
 
 
 @command.command(short_help="Put tasks into a queue.")
-@click.argument("topic")
+@topic_argument
 @click.argument("values", nargs=-1, type=TYPED, metavar="[VALUE]...")
 @click.option("--key", type=TYPED, help="Key of the tasks; tasks of one key go to one partition.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="Header of all of them; repeatable.")
@@ -65,11 +66,11 @@ def enqueue(
 
 
 @command.command(short_help="Lease tasks by hand.")
-@click.argument("topic")
+@topic_argument
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="At most N.")
 @click.option("--lease", "lease_s", type=DURATION, help="Length of the lease; default: the queue's setting.")
 @click.option("--wait", "wait_s", type=DURATION, default="0s", show_default=True, help="Wait for the first task.")
-@group_option
+@queue_group_option
 @with_session
 def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: str, session: Invocation) -> None:
     """Lease tasks of TOPIC, without extending the lease later. Writes ID@TOKEN, attempt and value of each."""
@@ -93,7 +94,7 @@ LEASED = click.argument("names", nargs=-1, required=True, metavar="ID[@TOKEN]...
 @command.command(short_help="Ack leased tasks.")
 @LEASED
 @click.option("--result", type=TYPED, help="Stored with the task; `penstock task status` prints it.")
-@group_option
+@queue_group_option
 @with_session
 def ack(names: tuple[str, ...], result: bytes | None, group: str, session: Invocation) -> None:
     """Say that leased tasks are done."""
@@ -104,7 +105,7 @@ def ack(names: tuple[str, ...], result: bytes | None, group: str, session: Invoc
 @LEASED
 @click.option("--delay", "delay_s", type=DURATION, help="Retry after this delay; default: the queue's back-off.")
 @click.option("--reason", default="", help="Reason, for the task's history.")
-@group_option
+@queue_group_option
 @with_session
 def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str, session: Invocation) -> None:
     """Say that leased tasks failed: they are retried, or dead-lettered when this was the last attempt."""
@@ -114,7 +115,7 @@ def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str,
 @command.command(short_help="Reject leased tasks: dead-letter them.")
 @LEASED
 @click.option("--reason", default="", help="Reason, for the task's history.")
-@group_option
+@queue_group_option
 @with_session
 def reject(names: tuple[str, ...], reason: str, group: str, session: Invocation) -> None:
     """Say that leased tasks failed for good: they are dead-lettered."""
@@ -123,7 +124,7 @@ def reject(names: tuple[str, ...], reason: str, group: str, session: Invocation)
 
 @command.command(short_help="Release leased tasks, without counting an attempt.")
 @LEASED
-@group_option
+@queue_group_option
 @with_session
 def release(names: tuple[str, ...], group: str, session: Invocation) -> None:
     """Release leased tasks: they can be leased again at once, and the attempt does not count."""
@@ -177,7 +178,7 @@ def pending(topic: str, worker: str | None, idle_s: float, count: int, group: st
 @command.command
 @click.argument("id_", metavar="ID")
 @click.option("--wait", "wait_s", type=DURATION, help="Wait so long until it is in a final state.")
-@group_option
+@queue_group_option
 @with_session
 def status(id_: str, wait_s: float | None, group: str, session: Invocation) -> None:
     """Show what became of a task."""
@@ -188,7 +189,7 @@ def status(id_: str, wait_s: float | None, group: str, session: Invocation) -> N
 
 @command.command
 @click.argument("id_", metavar="ID")
-@group_option
+@queue_group_option
 @with_session
 def why(id_: str, group: str, session: Invocation) -> None:
     """Say in a sentence what holds a task back, or what became of it."""
@@ -199,7 +200,7 @@ def why(id_: str, group: str, session: Invocation) -> None:
 
 @command.command(short_help="Cancel a task.")
 @click.argument("id_", metavar="ID")
-@group_option
+@queue_group_option
 @with_session
 def cancel(id_: str, group: str, session: Invocation) -> None:
     """Cancel a task. A worker that is running it is told, and may stop."""

@@ -10,6 +10,7 @@ import click
 
 from ..storage import units
 from .consent import ask, asks_first
+from .names import TOPIC
 from .options import DURATION, SIZE, Invocation, with_session
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def list_(session: Invocation) -> None:
 
 
 @command.command
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @with_session
 def show(name: str, session: Invocation) -> None:
     """Show topic NAME: its settings and partitions."""
@@ -124,7 +125,7 @@ def show(name: str, session: Invocation) -> None:
 
 
 @command.command
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @click.option("--partitions", type=click.IntRange(1), help="Grow to N partitions; keys then go to other partitions.")
 @_settings
 @with_session
@@ -140,7 +141,7 @@ def alter(name: str, partitions: int | None, session: Invocation, **options: Any
 
 
 @command.command
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @with_session
 @asks_first
 def delete(name: str, asks: bool, session: Invocation) -> None:
