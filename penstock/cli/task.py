@@ -149,11 +149,11 @@ def _settle(session: Invocation, group: str, names: Sequence[str], verb: Outcome
 
 
 @command.command(short_help="List the tasks that workers hold.")
-@click.argument("topic")
+@topic_argument
 @click.option("--worker", help="Only what this worker holds.")
 @click.option("--idle", "idle_s", type=DURATION, default="0s", help="Only what was given out at least so long ago.")
 @click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="At most N.")
-@group_option
+@queue_group_option
 @with_session
 def pending(topic: str, worker: str | None, idle_s: float, count: int, group: str, session: Invocation) -> None:
     """List the leased tasks of TOPIC: the worker of each, since when, and until when."""
