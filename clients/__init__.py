@@ -7,9 +7,9 @@ from .client import Client, connect
 from .consumer import Consumer
 from .consuming.columnar import Columns
 from .descriptions import End, Group, GroupPartition, Member, Partition, Topic, TopicEnds
-from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut
+from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut, WindowFull
 from .producer import Producer, Staging, Transaction
-from .producing.pending import Future
+from .producing.pending import Future, Posted
 from .queues.descriptions import (
     DeadTask,
     Failure,
@@ -25,9 +25,9 @@ from .worker import Worker
 from .working.leases import SettleFuture
 
 __all__ = [
-    "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
+    "Posted", "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Stage", "Staging", "Transaction",
     "Columns", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "DeadTask", "Failure", "PendingSummary", "PendingTask", "Queue", "QueuePartition", "Schedule", "TaskInfo",
-    "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut",
+    "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut", "WindowFull",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from ..storage.errors import Error, InvalidArgument
 
 __all__ = [
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TaskCancelled", "TaskFailed",
-    "TimedOut", "Unpicklable",
+    "TimedOut", "Unpicklable", "WindowFull",
 ]  # fmt: skip
 
 
@@ -23,6 +23,13 @@ class TimedOut(ClientError, TimeoutError):
     """A wait timed out; the message says for what. It may still happen later."""
 
     code = "timed_out"
+    retry = True
+
+
+class WindowFull(ClientError):
+    """A producer has as much on its way as its window allows, and the verb does not wait: the record was not taken."""
+
+    code = "window_full"
     retry = True
 
 

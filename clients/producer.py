@@ -149,6 +149,16 @@ class Producer(Sending):
             count += piece.count
         return count
 
+    def room(self, timeout: Duration | None = None) -> None:
+        """Wait until the window has room for what `post` sends, at most `timeout` (None: the client's).
+
+        Raises TimedOut, and what keeps the producer from going on.
+        """
+        core = self._sending
+        deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+        self._core.check_open()
+        self._driver.run(core.unjam(deadline))
+
     @contextmanager
     def transaction(self, id: str | None = None, epoch: int | None = None) -> Iterator[Transaction]:
         """Stage everything this producer sends within a `with` block, in any thread, and commit at its end.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors
-    from .clients import Client, Consumer, Producer, Stage, Staging, Task, Transaction, Worker
+    from .clients import Client, Consumer, Posted, Producer, Stage, Staging, Task, Transaction, Worker
     from .clients.tasks import CurrentTask, Job, JobStatus, Retry, current_task
     from .connecting import connect
     from .storage.embedded import Log
@@ -39,6 +39,7 @@ _HOMES = {
     "current_task": ".clients.tasks",
     "Log": ".storage.embedded",
     "Record": ".storage.record",
+    "Posted": ".clients",
     "Error": ".storage.errors",
 }
 
@@ -65,6 +66,7 @@ __all__ = [
     "Log",
     # values
     "Record",
+    "Posted",
     # errors: the root of the tree, and a module with all of them
     "Error",
     "errors",

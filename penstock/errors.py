@@ -49,6 +49,7 @@ from .clients.errors import (
     TaskFailed,
     TimedOut,
     Unpicklable,
+    WindowFull,
 )
 from .config import InvalidConfig
 from .spark.errors import (
@@ -180,6 +181,7 @@ __all__ = [
     "TaskFailed",
     "TimedOut",
     "Unpicklable",
+    "WindowFull",
     # Spark
     "DataLoss",
     "InvalidColumns",

@@ -144,6 +144,16 @@ class AsyncProducer(AsyncSending):
             count += piece.count
         return count
 
+    async def room(self, timeout: Duration | None = None) -> None:
+        """Wait until the window has room for what `post` sends, at most `timeout` (None: the client's).
+
+        Raises TimedOut, and what keeps the producer from going on.
+        """
+        core = self._sending
+        deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+        self._core.check_open()
+        await self._driver.run(core.unjam(deadline))
+
     @asynccontextmanager
     async def transaction(self, id: str | None = None, epoch: int | None = None) -> AsyncIterator[AsyncTransaction]:
         """Stage everything this producer sends within an `async with` block, in any task, and commit at its end.

@@ -6,11 +6,13 @@ Contract: suspends only while the window is full, or to let the loop run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 
+from ...storage.errors import Error
 from ..arguments.quantities import Duration
 from ..producing.core import ProducerCore
+from ..producing.pending import Posted, not_callable
 from ..producing.pieces import Piece
 from ..producing.transaction_switch import TransactionSwitch
 from .driver import AsyncDriver
@@ -57,6 +59,41 @@ class AsyncSending(TransactionSwitch):
         if not self._driver.nudged:
             self._driver.nudge()
         return core.append(value, key, headers, timestamp, partition, task)
+
+    def post(
+        self,
+        value: bytes,
+        *,
+        on_done: Callable[[Posted | Error], object],
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: int | datetime | None = None,
+        partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        dedup: bytes | None = None,
+    ) -> None:
+        """Send one record without ever waiting, and have a function called with its outcome. Not awaited.
+
+        Args:
+            value, key, headers, timestamp, partition, delay, at, priority, dedup: as in `AsyncProducer.send`.
+            on_done: called by the loop once for each record that was taken, in the order of the records of a partition,
+                with `penstock.Posted` or the error. What it raises goes to the loop's exception handler. `close`
+                waits for outcomes; a forked child calls none.
+
+        Raises: WindowFull when the window has no room: the record was not taken; wait with `room`. What is wrong with
+        a record is raised here, and `on_done` is not called then.
+        """
+        core = self._sending
+        task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
+        if not callable(on_done):
+            raise not_callable("on_done", on_done)
+        if core.closed or core.jammed is not None:
+            core.check_room()
+        if not self._driver.nudged:
+            self._driver.nudge()
+        core.append(value, key, headers, timestamp, partition, task, on_done)
 
 
 async def in_breaths(cut: Iterable[Piece]) -> AsyncIterator[Piece]:

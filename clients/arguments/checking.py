@@ -30,7 +30,7 @@ from ..errors import InvalidArgument
 from .quantities import Duration, Size, event_time, microseconds, seconds, size_bytes
 
 BY_HAND = {
-    "Producer": ("send", "send_nowait", "send_many", "send_many_nowait"),
+    "Producer": ("send", "send_nowait", "send_many", "send_many_nowait", "post"),
     "Consumer": ("fetch",),
     "Worker": ("fetch", "ack_nowait", "nack", "reject"),
     "Task": ("nack", "reject"),

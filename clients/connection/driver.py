@@ -59,6 +59,7 @@ class Driver:
         self._followers = 0  # that wait for anything
         self._expected: dict[object, list[threading.Lock]] = {}  # of those that wait for one outcome
         self._sleepers: list[Sleeper] = []
+        self._calling: set[int] = set()  # threads that run callbacks
         self._wait = waiting(connection.channel.fileno())
         self.pump: Pump | None = None
         self.pump_idle = True
@@ -274,9 +275,20 @@ class Driver:
             self.lock._acquire_restore((1, get_ident()))
 
     def _run_callbacks(self) -> None:
-        """Callbacks may call anything of the client, so they run as if the application called by itself."""
-        ready, self.connection.finished = self.connection.finished, []
-        self._unlocked(lambda: [_call_back(callback) for callback in ready])
+        """Callbacks may call anything of the client, so they run as if the application called by itself.
+
+        What they finish is called when they have returned, not inside of them: one may lead to the next for ever.
+        """
+        me = get_ident()
+        if me in self._calling:
+            return
+        try:
+            self._calling.add(me)
+            while self.connection.finished:
+                ready, self.connection.finished = self.connection.finished, []
+                self._unlocked(lambda ready=ready: [_call_back(callback) for callback in ready])
+        finally:
+            self._calling.discard(me)
 
     # -- the pump ---------------------------------------------------------------------------------------
 

@@ -26,9 +26,9 @@ from ...transport.producer_session import TARGET_BYTES, ProducerSession
 from ..arguments.checking import one_of
 from ..arguments.quantities import Duration, event_time
 from ..connection.steps import Pause, Steps
-from ..errors import InvalidArgument, TimedOut
+from ..errors import InvalidArgument, TimedOut, WindowFull
 from .partition_sender import PartitionSender
-from .pending import Future, Pending
+from .pending import Done, Future, Pending
 from .pieces import OVERHEAD_BYTES, Piece, Shape, check_record, extras_bytes
 from .queued import PLAIN, Queued, as_queued
 
@@ -111,8 +111,10 @@ class ProducerCore:
         timestamp: int | datetime | None,
         partition: int | None,
         queued: Queued | None = None,
+        done: Done | None = None,
     ) -> Any:
-        """Take one record and return its future. It is sent at once if nothing is in flight, else with others."""
+        """Take one record and return its future, or have `done` called with its outcome. It is sent at once if nothing
+        is in flight, else with others."""
         plain = key is None and headers is None and timestamp is None and queued is None
         event_us = None
         beside = OVERHEAD_BYTES
@@ -137,12 +139,14 @@ class ProducerCore:
                     if column is not None:
                         del column[index:]
                 raise
+        if done is not None or gather.dones:
+            gather.call_when_done(index, done)
         try:
             gather.values.append(value)
             gather.size = size = gather.size + size + beside
             if size >= sender.trigger:
                 self._ship(sender)
-            return self._future(gather, index)
+            return self._future(gather, index) if done is None else None
         except BaseException:  # Ctrl-C: a record that is in goes out with the others
             sender.try_soon()
             raise
@@ -242,12 +246,28 @@ class ProducerCore:
         """Wait until the sender that was full has room."""
         while (sender := self.jammed) is not None:
             self.check_open()
+            if self.is_full():
+                self._check(sender, deadline)
+                yield Pause(deadline)
+
+    def is_full(self) -> bool:
+        """Whether the window has no room now; sends what is gathered if it has."""
+        sender = self.jammed
+        if sender is not None:
             sender.ship()
             if not sender.full:
                 self.jammed = None
-            else:
-                self._check(sender, deadline)
-                yield Pause(deadline)
+        return self.jammed is not None
+
+    def check_room(self) -> None:
+        """Raise WindowFull, and Closed after `close`."""
+        if self.closed:
+            self.check_open()
+        if self.jammed is not None and self.is_full():
+            raise WindowFull(
+                f"the window of {self.window_bytes} bytes to partition {self.jammed.partition} of topic "
+                f"{self.topic.name} is full, and the record was not taken: wait with room(), or raise window_bytes"
+            )
 
     # -- many records ---------------------------------------------------------------------------------
 

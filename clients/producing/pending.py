@@ -2,7 +2,7 @@
 
 Idea: records gather in plain lists until they are worth a batch, and settle together: one `Pending` holds the lists,
 the outcome and the waiters. A future is a reference to it and an index, so a million of them are a million small
-objects and settling costs nothing per record.
+objects and settling costs nothing per record. A record with a callback has no future: `Telling` calls those of a batch.
 
 Contract: an outcome is set once, under the client's lock; reading it needs no lock.
 """
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from ...storage.batch import Kind
 from ...storage.errors import Error
+from ..errors import InvalidArgument
 from ..unpicklable import unpicklable
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class Owner(Protocol):
     """The producer of records, as their futures see it."""
 
     connection: Connection
+    lock: Any
+    kind: int
     run: Callable[[Steps[Any]], Any]
     failed: list[Pending]
 
@@ -53,8 +57,8 @@ class Pending:
     """
 
     __slots__ = (
-        "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "parts",
-        "queued", "repeats", "seen", "settled", "size", "time_us", "times", "values", "whole",
+        "callbacks", "count", "dones", "error", "has_columns", "headers", "keys", "offset", "owner", "partition",
+        "parts", "queued", "repeats", "seen", "settled", "size", "time_us", "times", "values", "whole",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, partition: int) -> None:
@@ -75,6 +79,7 @@ class Pending:
         self.error: Error | None = None
         self.seen = False  # the error was raised or read
         self.callbacks: list[Callable[[], None]] | None = None
+        self.dones: list[Done | None] = []  # of records by number; of those behind its end: None
         self.parts: tuple[Pending, Pending] | None = None
         self.whole: Pending | None = None
 
@@ -112,7 +117,19 @@ class Pending:
             self.owner.failed.append(self)
         self._end()
 
+    def call_when_done(self, index: int, done: Done | None) -> None:
+        """Have `done` called with the outcome of record `index`, which is about to become the last."""
+        dones = self.dones
+        if len(dones) != index:
+            del dones[index:]  # of a record that was interrupted on its way in
+            dones += [None] * (index - len(dones))
+        if done is not None:
+            dones.append(done)
+
     def _end(self) -> None:
+        if self.dones:
+            self.callbacks = [*(self.callbacks or ()), Telling(self, self.dones[: len(self.values)])]
+            self.dones = []
         self.values, self.keys, self.headers, self.times, self.queued = [], None, None, None, None
         whole, connection = self.whole, self.owner.connection
         connection.ended.append(self)
@@ -122,11 +139,77 @@ class Pending:
             whole._end()
         self.settled = True  # last: it is told again when Ctrl-C came with the return of a call before
 
+    def outcome(self, index: int) -> Posted | Error:
+        """The outcome of a settled record, for its callback."""
+        pending, index = self.place_of(index)
+        if pending.error is not None:
+            return pending.error
+        offset = -1 if self.owner.kind == Kind.STAGED else pending.offset + index
+        return Posted(pending.partition, offset, pending.time_us, pending.repeats.get(index))
+
     def raise_error(self) -> None:
         """Raise the error, if there is one."""
         if self.error is not None:
             self.seen = True
             raise self.error
+
+
+class Posted(msgspec.Struct, frozen=True, gc=False):
+    """Where a record stands: what the `on_done` of `Producer.post` gets.
+
+    `partition` and `offset`: its place; the offset is -1 in a transaction. `time_us`: when its batch was appended, in
+    microseconds UTC. `repeats`: for a record whose `dedup` key came before, the offset of the task that stands for it.
+    """
+
+    partition: int
+    offset: int
+    time_us: int
+    repeats: int | None = None
+
+
+Done = Callable[[Posted | Error], object]
+
+
+def not_callable(name: str, given: object) -> InvalidArgument:
+    """The error about a callback that is none."""
+    return InvalidArgument(f"{name}={given!r} is not a function to call")
+
+
+class Telling:
+    """Calls the callbacks of a settled batch, in the order of its records.
+
+    What they raise is raised once all were called, as an ExceptionGroup. Where Ctrl-C interrupts them, the connection
+    keeps it for the callbacks that are left.
+    """
+
+    def __init__(self, pending: Pending, dones: list[Done | None]) -> None:
+        self._pending = pending
+        self._left = iter(enumerate(dones))
+        if pending.error is not None or pending.parts is not None:
+            for index, done in enumerate(dones):
+                if done is not None:
+                    pending.place_of(index)[0].seen = True  # `flush` raises what no callback hears
+        self._raised: list[Exception] = []
+
+    def __call__(self) -> None:
+        """Call those that are left."""
+        try:
+            for index, done in self._left:
+                if done is not None:
+                    self._tell(done, self._pending.outcome(index))
+        except BaseException:
+            connection, lock = self._pending.owner.connection, self._pending.owner.lock
+            with lock:
+                connection.finished = [self, *connection.finished]
+            raise
+        if self._raised:
+            raise ExceptionGroup("callbacks of post raised", self._raised)
+
+    def _tell(self, done: Done, outcome: Posted | Error) -> None:
+        try:
+            done(outcome)
+        except Exception as error:
+            self._raised.append(error)
 
 
 @unpicklable("its `result()`")

@@ -1,4 +1,4 @@
-"""How threads send one record without waiting.
+"""How threads send one record without waiting for its commit.
 
 Contract: costs little more than appending to a list, for a million records a second. Another thread may begin or end a
 transaction meanwhile.
@@ -6,13 +6,14 @@ transaction meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from ...storage.errors import Error
 from ..arguments.quantities import Duration
 from ..connection.driver import Driver
 from .core import ProducerCore
-from .pending import Future
+from .pending import Future, Posted, not_callable
 from .transaction_switch import TransactionSwitch
 
 
@@ -59,15 +60,64 @@ class Sending(TransactionSwitch):
             future = core.append(value, key, headers, timestamp, partition, task)
             lock.release()
         except BaseException as error:
-            try:  # noqa: SIM105 - `suppress` is a call, and with its return may come the next Ctrl-C
-                lock.release()
-            except RuntimeError:  # interrupted before it was taken, or after it was given back
-                pass
-            if not isinstance(error, Exception):
-                self._driver.need_pump()
+            self._let_go(error)
             raise
         if core.connection.finished:
             self._driver.call_back()
         if self._driver.pump_idle:
             self._driver.need_pump()
         return future
+
+    def post(
+        self,
+        value: bytes,
+        *,
+        on_done: Callable[[Posted | Error], object],
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: int | datetime | None = None,
+        partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        dedup: bytes | None = None,
+    ) -> None:
+        """Send one record without ever waiting, and have a function called with its outcome.
+
+        Args:
+            value, key, headers, timestamp, partition, delay, at, priority, dedup: as in `Producer.send`.
+            on_done: called once for each record that was taken, with `penstock.Posted` or the error. It runs in
+                whichever thread learns of the outcome (one in a verb of this client, or the client's own), in the order
+                of the records of a batch, without a lock: it may call anything of the client but should be short.
+                What it raises goes to threading.excepthook. `close` waits for outcomes; a forked child calls none.
+
+        Raises: WindowFull when the window has no room: the record was not taken; wait with `room`. What is wrong with
+        a record is raised here, and `on_done` is not called then.
+        """
+        core, lock = self._sending, self._lock
+        task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
+        if not callable(on_done):
+            raise not_callable("on_done", on_done)
+        try:  # as in `send_nowait`
+            lock.acquire()
+            core = self._sending
+            if core.closed or core.jammed is not None:
+                core.check_room()
+            core.append(value, key, headers, timestamp, partition, task, on_done)
+            lock.release()
+        except BaseException as error:
+            self._let_go(error)
+            raise
+        if core.connection.finished:
+            self._driver.call_back()
+        if self._driver.pump_idle:
+            self._driver.need_pump()
+
+    def _let_go(self, error: BaseException) -> None:
+        """Give the lock back after an error in the middle of a send."""
+        try:  # noqa: SIM105 - `suppress` is a call, and with its return may come the next Ctrl-C
+            self._lock.release()
+        except RuntimeError:  # interrupted before it was taken, or after it was given back
+            pass
+        if not isinstance(error, Exception):
+            self._driver.need_pump()

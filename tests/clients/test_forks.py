@@ -35,8 +35,9 @@ OURS = {"expect", "ignore", "raise_error", "refuse", "told"}
 TASK = "topic-0-0"
 GIVEN: dict[str, Any] = {
     "at": "latest", "callback": print, "end": 1, "epoch": 1, "group": "g", "id": TASK, "ids": [TASK], "name": "n",
-    "offset": 0, "partition": 0, "piece_bytes": 4096, "positions": {0: 0}, "spans": [(0, 0, 1)], "spec": "@hourly",
-    "stages": [], "start": 0, "to": "latest", "topics": ["t"], "value": b"v", "values": [b"v"], "verb": "ack",
+    "offset": 0, "on_done": print, "partition": 0, "piece_bytes": 4096, "positions": {0: 0},
+    "spans": [(0, 0, 1)], "spec": "@hourly", "stages": [], "start": 0,
+    "to": "latest", "topics": ["t"], "value": b"v", "values": [b"v"], "verb": "ack",
     "where": "latest",
 }  # fmt: skip
 """What verbs are given, by the names of their arguments."""

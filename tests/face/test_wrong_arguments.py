@@ -64,6 +64,7 @@ WRONG = {
     "Iterable[bytes | ArrowData] | ArrowData": [b"one", "text", 5, [5], ["text"], THING],
     "Iterable[bytes | None] | ArrowData": ["text", 5, [5], ["text"], THING],
     "Callable[..., str | bytes]": ["x", 5],
+    "Callable[[Posted | Error], object]": ["x", 5],
 }
 """By annotation without None."""
 
@@ -74,7 +75,7 @@ GOOD: dict[str, Any] = {
     "topic": "t", "name": "n", "group": "g", "id": "t-0-0", "positions": {0: 0}, "epoch": 1,
     "stages": [Stage(bytes(16), 0, 1, 1)], "topics": ["t"], "spans": [(0, 0, 1)], "piece_bytes": 100, "at": "latest",
     "partition": 0, "start": 0, "end": 1, "offset": 0, "to": "latest", "spec": "@daily", "value": b"v",
-    "values": [b"v"], "delay": 1, "ids": ["t-0-0"], "verb": "ack",
+    "values": [b"v"], "delay": 1, "ids": ["t-0-0"], "verb": "ack", "on_done": print,
 }  # fmt: skip
 """Of parameters that have no default."""
 

@@ -1,0 +1,290 @@
+"""`post`: a function instead of a future, called once with the outcome of its record, and no wait."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+from typing import Any
+
+import pytest
+from penstock import Posted, aio
+from penstock.broker.errors import Fenced
+from penstock.clients import InvalidArgument, WindowFull
+from penstock.clients.embedded.local import LocalChannel
+from penstock.storage.errors import Closed, InvalidBatch, RecordTooLarge
+from penstock.transport.messages import Produced
+from support.interrupts import interrupts
+
+
+@pytest.fixture
+def heard() -> list[Any]:
+    return []
+
+
+def fill(producer: Any, heard: list[Any]) -> tuple[int, WindowFull]:
+    """Post until the window is full; how many were taken, and the error."""
+    for taken in itertools.count():
+        try:
+            producer.post(bytes(100_000), on_done=heard.append)
+        except WindowFull as error:
+            return taken, error
+    raise AssertionError("it goes on for ever")
+
+
+def test_each_function_gets_the_place_of_its_record(client, topic):
+    client.create_topic(topic, partitions=2)
+    found: dict[bytes, Any] = {}
+    with client.producer(topic) as producer:
+        values = [b"%d" % number for number in range(1000)]
+        for value in values:
+            producer.post(value, on_done=lambda outcome, value=value: found.setdefault(value, outcome), key=value)
+        producer.flush()
+        client.ping()
+    assert all(isinstance(outcome, Posted) and outcome.repeats is None for outcome in found.values())
+    stood = {
+        (partition, record.offset): (record.value, record.timestamp)
+        for partition in (0, 1)
+        for record in client.read(topic, partition, 0, max_records=2000)
+    }
+    assert {(each.partition, each.offset): (value, each.time_us) for value, each in found.items()} == stood
+
+
+def test_functions_and_futures_go_together(penstock_client, heard):
+    penstock_client.create_topic("t")
+    with penstock_client.producer("t") as producer:
+        with producer._driver.lock:
+            producer._core.senders[0].trigger = 1 << 20
+            producer.post(b"0", on_done=heard.append)
+            first = producer.send_nowait(b"1")
+            second = producer.send_nowait(b"2", key=b"k")
+            producer.post(b"3", on_done=heard.append, headers={"h": b"v"})
+        producer.flush()
+    assert [outcome.offset for outcome in heard] == [0, 3]
+    assert (first.result(), second.result()) == (1, 2)
+
+
+def test_a_record_that_is_not_taken_calls_nothing(penstock_client, heard):
+    penstock_client.create_topic("t", max_record_bytes=10)
+    with penstock_client.producer("t") as producer:
+        with pytest.raises(RecordTooLarge):
+            producer.post(bytes(11), on_done=heard.append)
+        with pytest.raises(InvalidBatch):
+            producer.post("text", on_done=heard.append)
+        with pytest.raises(InvalidArgument, match="on_done=5 is not a function to call"):
+            producer.post(b"v", on_done=5)
+        with pytest.raises(TypeError):
+            producer.post(b"v")
+        assert producer.send(b"v") == 0
+    with pytest.raises(Closed):
+        producer.post(b"v", on_done=heard.append)
+    assert heard == []
+
+
+def test_a_refused_record_is_told_its_error_and_flush_does_not_repeat_it(client, topic, heard):
+    client.create_topic(topic)
+    with client.producer(topic) as producer:
+        client.alter_topic(topic, max_record_bytes=100)
+        for number in range(20):
+            producer.post(bytes(200 if number == 7 else 1), on_done=heard.append)
+        producer.flush()
+        client.ping()
+    assert heard.pop(7).code == "record_too_large"
+    assert [outcome.offset for outcome in heard] == list(range(19))
+
+
+def test_repeats_of_a_dedup_key_are_told(penstock_client, heard):
+    penstock_client.create_topic("t")
+    with penstock_client.producer("t") as producer:
+        for _ in range(2):
+            producer.post(b"v", on_done=heard.append, dedup=b"d")
+            producer.flush()
+    assert [outcome.repeats for outcome in heard] == [None, 0]
+
+
+def test_in_a_transaction_there_is_no_offset(client, topic, heard):
+    client.create_topic(topic)
+    with client.producer(topic) as producer:
+        with producer.transaction():
+            producer.post(b"v", on_done=heard.append)
+            producer.flush()
+            client.ping()
+        producer.post(b"w", on_done=heard.append)
+        producer.flush()
+        client.ping()
+    assert [outcome.offset for outcome in heard] == [-1, 1]
+
+
+def test_a_full_window_is_an_error_and_room_waits(client, topic, heard):
+    client.create_topic(topic)
+    with client.producer(topic, window_bytes="1MB") as producer:
+        taken = 0
+        for _ in range(3):
+            posted, error = fill(producer, heard)
+            assert error.retry
+            assert f"topic {topic} is full, and the record was not taken: wait with room()" in str(error)
+            producer.room()
+            taken += posted
+    client.ping()
+    assert [outcome.offset for outcome in heard] == list(range(taken))
+
+
+def test_room_gives_up_after_its_timeout(penstock_client, losing, heard):
+    penstock_client.create_topic("t")
+    producer = penstock_client.producer("t", window_bytes="1MB")
+    losing(Produced)
+    fill(producer, heard)
+    with pytest.raises(TimeoutError, match="window is 1048576"):
+        producer.room(timeout=0.05)
+    producer._core.abandon()
+    penstock_client.ping()
+    assert {outcome.code for outcome in heard} == {"closed"}
+    with pytest.raises(Closed):
+        producer.room()
+
+
+def test_closing_calls_what_is_left(penstock_client, heard):
+    penstock_client.create_topic("t")
+    producer = penstock_client.producer("t")
+    for _ in range(5):
+        producer.post(b"v", on_done=heard.append)
+    producer.close()
+    assert len(heard) == 5
+
+
+def test_a_fenced_producer_tells_all_that_waited(penstock_client, heard):
+    penstock_client.create_topic("t")
+    old = penstock_client.producer("t", name="p")
+    old.send(b"v")
+    penstock_client.producer("t", name="p").send(b"w")
+    for _ in range(3):
+        old.post(b"x", on_done=heard.append)
+    with pytest.raises(Fenced):
+        old.room() or old.send(b"y")
+    assert {type(outcome) for outcome in heard} == {Fenced}
+
+
+def test_what_a_function_raises_stops_no_other_and_is_reported(penstock_client, heard, monkeypatch):
+    reported: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: reported.append(told.exc_value))
+    penstock_client.create_topic("t")
+
+    def fail(outcome):
+        heard.append(outcome)
+        raise ValueError(outcome.offset)
+
+    with penstock_client.producer("t") as producer:
+        with producer._driver.lock:
+            producer._core.senders[0].trigger = 1 << 20
+            for _ in range(3):
+                producer.post(b"v", on_done=fail)
+        producer.flush()
+    assert len(heard) == 3
+    (group,) = reported
+    assert [error.args for error in group.exceptions] == [(0,), (1,), (2,)]
+
+
+def test_a_function_may_post_the_next_record_for_ever(penstock_client, monkeypatch):
+    """Answers that are taken in the middle of a post run after the function that posted, not inside of it."""
+    monkeypatch.setattr(LocalChannel, "remote", True)
+    penstock_client.create_topic("t")
+    depth = deepest = posted = 0
+    with penstock_client.producer("t") as producer:
+
+        def again(outcome):
+            nonlocal depth, deepest, posted
+            depth += 1
+            deepest = max(deepest, depth)
+            if posted < 3000:
+                posted += 1
+                producer.post(bytes(5000), on_done=again)
+            depth -= 1
+
+        for _ in range(40):
+            producer.post(bytes(5000), on_done=again)
+        while posted < 3000:
+            producer.flush()
+        producer.flush()
+    assert deepest == 1
+
+
+def test_ctrl_c_in_the_middle_of_functions_leaves_the_others_to_be_called(penstock_client, heard):
+    penstock_client.create_topic("t")
+    with penstock_client.producer("t") as producer:
+
+        def interrupted(outcome):
+            heard.append(outcome.offset)
+            if outcome.offset == 1:
+                raise KeyboardInterrupt
+
+        with producer._driver.lock:
+            producer._core.senders[0].trigger = 1 << 20
+            for _ in range(4):
+                producer.post(b"v", on_done=interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                producer.flush()
+        producer.flush()
+    assert heard == [0, 1, 2, 3]
+
+
+def test_a_record_that_is_interrupted_on_its_way_in_lends_its_function_to_no_other(penstock_client):
+    penstock_client.create_topic("t")
+    producer = penstock_client.producer("t")
+    found: dict[str, int] = {}
+
+    def told(name: str) -> Any:
+        return lambda outcome: found.setdefault(name, outcome.offset)
+
+    sure = 0
+    for interrupt in interrupts(("clients/producing",), above=5):
+        producer._core.senders[0].trigger = 1 << 20
+        with interrupt:
+            producer.post(b"half", on_done=told(f"half {interrupt.nth}"))
+        producer.send_nowait(b"future")
+        producer.post(b"whole %d" % interrupt.nth, on_done=told(f"whole {interrupt.nth}"))
+        producer.flush()
+        sure += 1
+    stood = penstock_client.read("t", 0, 0, max_records=10_000)
+    for name, offset in found.items():
+        assert stood[offset].value == (b"half" if name.startswith("half") else name.encode())
+    assert len([name for name in found if name.startswith("whole")]) == sure
+
+
+def test_a_forked_child_calls_nothing(penstock_broker, heard):
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        producer = client.producer("t")
+        with producer._driver.lock:
+            producer._core.senders[0].trigger = 1 << 20
+            producer.post(b"v", on_done=heard.append)
+            child = os.fork()
+            if not child:
+                producer.close()
+                os._exit(len(heard))
+        assert os.waitpid(child, 0)[1] == 0
+        producer.flush()
+        assert len(heard) == 1
+
+
+def test_a_loop_hears_of_its_records_in_order_and_of_what_functions_raise(penstock_broker, heard):
+    async def main() -> None:
+        reported: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, told: reported.append(told["exception"]))
+        async with aio.connect(penstock_broker.url) as client:
+            await client.create_topic("t")
+            async with client.producer("t") as producer:
+                done = asyncio.get_running_loop().create_future()
+                for number in range(100):
+                    producer.post(b"%d" % number, on_done=lambda outcome: heard.append(outcome.offset))
+                producer.post(b"raises", on_done=lambda outcome: 1 / 0)
+                producer.post(b"last", on_done=done.set_result)
+                assert (await done).offset == 101
+            with pytest.raises(Closed):
+                producer.post(b"v", on_done=print)
+            with pytest.raises(Closed):
+                await producer.room()
+        assert [type(error) for error in reported] == [ExceptionGroup]
+
+    asyncio.run(main())
+    assert heard == list(range(100))
