@@ -115,6 +115,7 @@ class Watermarks:
             raise
         self._held[log] = self._by_number[number] = held
         log.on_segment = lambda ref: self._on_segment(held, ref)
+        log.on_first = lambda _: held.publish()
         if self._keeper_works:
             self._hand_over(held)
         return number
@@ -139,7 +140,7 @@ class Watermarks:
         held = self._held.pop(log, None)
         if held is None:
             return
-        log.on_segment = None
+        log.on_segment = log.on_first = None
         del self._by_number[held.number]
         self._pending.pop(log, None)
         self._pending_lazily.pop(log, None)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from ..storage.record import Record
 from ..transport.messages import Stage
@@ -26,7 +27,7 @@ from .connection.opened import Opened
 from .consumer import Consumer
 from .consuming.core import ConsumerCore
 from .consuming.options import consumer_options
-from .descriptions import Group, Topic, group_of, topic_of
+from .descriptions import Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
 from .opening import open_connection
 from .producer import Producer, Staging, Transaction
 from .producing.core import ProducerCore
@@ -254,6 +255,29 @@ class Client(QueueClient, RangeClient):
     def delete_topic(self, name: str) -> None:
         """Delete the topic `name` with all its records and groups. Raises UnknownTopic."""
         self._driver.run(self._verbs.delete_topic(name))
+
+    def trim(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        records: int | None = None,
+        before: int | datetime | Literal["earliest", "latest"] | None = None,
+    ) -> list[TrimmedPartition]:
+        """Remove the oldest records of `topic`, whatever groups still have to do with them; give one rule.
+
+        Each partition then begins at an exact record, and its files go segment by segment.
+
+        Args:
+            partition: of this one; None: of each.
+            records: so many stay, per partition.
+            before: those before an offset go, or those appended before a datetime; "latest": all that are there. An
+                offset needs a partition where there are several.
+
+        Returns: where each partition begins, and what its groups lost.
+        """
+        found = self._driver.run(self._verbs.trim(topic, partition, records, before))
+        return [trimmed_of(each) for each in found]
 
     def offsets(self, topic: str, at: Start) -> dict[int, int]:
         """The first offset appended at or after a time, or an end, for each partition of `topic`.

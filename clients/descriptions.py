@@ -49,6 +49,23 @@ class Topic(msgspec.Struct, frozen=True):
         return sum(partition.size_bytes for partition in self.partitions)
 
 
+class TrimmedPartition(msgspec.Struct, frozen=True):
+    """What a trim did to one partition, which began at `before` and begins at `first`.
+
+    `lost` has the groups, of consumers or of a queue, and how many records each had not finished, or dead-lettered.
+    """
+
+    partition: int
+    before: int
+    first: int
+    lost: dict[str, int]
+
+    @property
+    def removed(self) -> int:
+        """Records that can be read no more."""
+        return self.first - self.before
+
+
 class End(msgspec.Struct, frozen=True):
     """The bounds of one partition: `term` is that of the record before `end`, 0 without one."""
 
@@ -126,6 +143,11 @@ def _partition_of(found: messages.Partition) -> Partition:
 def ends_of(id_: bytes, found: list[messages.End]) -> TopicEnds:
     """The ends of a topic as the wire has them."""
     return TopicEnds(id_.hex(), [End(each.first, each.end, each.term) for each in found])
+
+
+def trimmed_of(found: messages.TrimmedPartition) -> TrimmedPartition:
+    """A trimmed partition as the wire has it."""
+    return TrimmedPartition(found.partition, found.before, found.first, dict(found.lost))
 
 
 def group_of(found: messages.Group) -> Group:

@@ -30,6 +30,10 @@ from ..transport.messages import (
     StatsReply,
     Topic,
     Topics,
+    Trim,
+    TrimmedPartition,
+    TrimmedTopic,
+    TrimRule,
 )  # fmt: skip
 from .arguments.quantities import (
     Duration,
@@ -110,6 +114,32 @@ class Verbs:
         except UnknownTopic:
             if question.times_sent < 2:
                 raise
+
+    def trim(
+        self, name: str, partition: int | None, records: int | None, before: int | Start | None
+    ) -> Steps[list[TrimmedPartition]]:
+        """Let partitions begin later."""
+        if (records is None) == (before is None):
+            raise InvalidArgument("a trim needs one rule: records=, how many stay, or before=, the offset or time")
+        deadline = self._deadline()
+        topic = yield from self.connection.find_topic(name, deadline)
+        if isinstance(before, int) and partition is None and len(topic.partitions) > 1:
+            raise InvalidArgument(f"before={before} is an offset of one partition of topic {name}: give that, too")
+        number = -1 if partition is None else partition
+        if records is not None:
+            rule, value = TrimRule.RECORDS, records
+        elif isinstance(before, int):
+            rule, value = TrimRule.OFFSET, before
+        else:
+            assert before is not None
+            rule, value = TrimRule.TIME, start_time(before, "before")
+        answer = yield from self.connection.ask(
+            lambda request: Trim(request, topic.topic, rule, value, number),
+            TrimmedTopic,
+            deadline=deadline,
+            what=f"trimming topic {name}",
+        )
+        return answer.partitions
 
     def offsets(self, name: str, at: Start) -> Steps[dict[int, int]]:
         """The first offset at a time, or an end, by partition."""

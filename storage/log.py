@@ -10,7 +10,7 @@ Must not know: boards, processes, what a batch means.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,9 @@ __all__ = ["LogOptions", "LogWriter"]
 
 class LogWriter(LogTail):
     """An open log. Make one with `create`, `open` or `create_or_open`."""
+
+    on_first: Callable[[LogWriter], None] | None = None
+    """Told when the first offset moved."""
 
     def __init__(
         self, path: str, files: Files, options: LogOptions, order: LogOrder, found: opening.FoundLog,
@@ -261,6 +264,8 @@ class LogWriter(LogTail):
         if offset > self.end_offset:
             raise OutOfBounds(f"{self.path} cannot begin at {offset}, it ends at {self.end_offset}")
         self._first = max(offset, self.first_offset)
+        if self.on_first is not None:
+            self.on_first(self)
 
     def segments(self) -> list[SegmentExtent]:
         """Every segment's extent, oldest first, the active one last."""

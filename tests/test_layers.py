@@ -70,7 +70,15 @@ ORDER = {
     "penstock.transport": [
         *("errors", "message", "names", "url", "partitioner"),
         # messages and sessions
-        *("queue_messages", "range_messages", "transaction_messages", "messages", "codec", "failures"),
+        *(
+            "queue_messages",
+            "range_messages",
+            "transaction_messages",
+            "removal_messages",
+            "messages",
+            "codec",
+            "failures",
+        ),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
         *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths", "bell"),

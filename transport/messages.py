@@ -3,7 +3,7 @@
 A message is the first frame: a msgpack array [tag, field, ...]. Messages that carry records have a
 second frame: batches, back to back, as `storage/FORMAT.md` lays them out. Normative text: PROTOCOL.md.
 
-Messages of queues, of transactions and of ranges are in modules of their own, and named here beside the others.
+Messages of queues, transactions, ranges and removal are in modules of their own, and named here beside the others.
 
 `request` is chosen by the asker, above 0, and comes back in the answer; 0 marks messages that answer no request.
 A `topic` is always the 16-byte topic id (a recreated topic is another topic), a `name` its name.
@@ -59,6 +59,7 @@ from .queue_messages import (
     Workers,
 )  # fmt: skip
 from .range_messages import AskEnds, BeginGroup, Begun, End, Ends, Known, Measure, Measured, Span
+from .removal_messages import Trim, TrimmedPartition, TrimmedTopic, TrimRule
 from .transaction_messages import (
     AskTransaction,
     CommitTransaction,
@@ -71,7 +72,7 @@ from .transaction_messages import (
 __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
     "DeadTask", "PendingPartition", "PendingRun", "Queue", "QueuePartition", "QueueWorker", "Refusal", "Schedule",
-    "Settle", "Known", "End", "Span", "Stage",
+    "Settle", "Known", "End", "Span", "Stage", "TrimmedPartition", "TrimRule",
 ]  # fmt: skip
 """What is not declared here and not used here either, so that all messages can be looked up in one place."""
 
@@ -474,7 +475,7 @@ Request = (
     | Lease | SettleTasks | ExtendLeases | SetQueue | ListQueues | PauseQueue | DeleteQueue | AskTask | CancelTask
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
     | ListPending | ListWorkers
-    | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup
+    | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim
 )  # fmt: skip
 """Messages from a client."""
 
@@ -483,6 +484,6 @@ Answer = (
     | Deliver | Evicted | Groups | StatsReply
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | PendingRecords | Workers
-    | TransactionCommitted | TransactionState | Ends | Measured | Begun
+    | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic
 )  # fmt: skip
 """Messages from a broker."""

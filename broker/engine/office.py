@@ -33,6 +33,7 @@ from .streams.sessions import EXPIRY_CHECK_S, Sessions
 from .tables import effects as fx
 from .topics.administration import Administration
 from .topics.topic_maker import TopicMaker
+from .topics.trimming import Trimming
 from .transactions.service import Transactions
 from .turns.marks import take
 from .turns.portions import Portions
@@ -95,6 +96,7 @@ class Office:
             **SessionRequests(topics, self.sessions, self.agenda, port, config).handlers,
             **Grouping(topics, self.sessions, port).handlers,
             **Beginning(topics, self._memberships, port).handlers,
+            **Trimming(topics, port).handlers,
             **Administration(registry, self._overlays, port, config, maker, portions).handlers,
             **self.scheduling.handlers,
             **self.transactions.handlers,

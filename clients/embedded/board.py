@@ -51,6 +51,7 @@ class LocalBoard:
         row = self._rows[log.path] = self._board.row(number)
         level = Level.WRITTEN if log.options.commit == "written" else Level.DURABLE
         row.assign(log_number(log.log_id), generation=log.generation, level=level)
+        log.on_first = self.publish
         self.publish(log)
 
     def let_go(self, path: str) -> None:

@@ -257,7 +257,7 @@ class PeekedLogs:
 
     def open(self, partition: Partition) -> MappedLog:
         """Open a log; the reader finds out itself how far it may read. See mapped.Source."""
-        return MappedLog(self._peek.reader(partition.directory, mapped=True), lambda: None)
+        return MappedLog(self._peek.reader(partition.directory, mapped=True), lambda: None, lambda: 0)
 
     def watch(self, partitions: Sequence[Partition]) -> Watch:
         """See mapped.Source."""

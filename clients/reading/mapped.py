@@ -60,10 +60,11 @@ class Followed(msgspec.Struct, eq=False):
 
 
 class MappedLog(NamedTuple):
-    """One log's reader, and its present committed word; None without a board."""
+    """One log's reader, its present committed word, and the first offset by the board; None and 0 without one."""
 
     reader: LogReader
     committed: Callable[[], int | None]
+    first: Callable[[], int]
 
 
 class LogSource(Protocol):
@@ -135,6 +136,8 @@ class MappedSource:
                 followed = self._follow(view)
             except Corrupt as damage:
                 return self._around(session, view, damage)
+        if followed.cursor.offset < followed.log.first():
+            followed = self._follow(view)
         if followed.cursor.offset > view.fetched:
             return session.take(view, view.fetched, followed.cursor.offset, b"", REMOVED), []
         committed = followed.log.committed()
@@ -279,12 +282,18 @@ class BoardLogs:
                 last = found
             return last
 
+        def first() -> int:
+            found = row.first
+            return found if committed() is not None else 0
+
         try:
-            reader = LogReader(partition.directory, self._files, mapped=True, limit=limit, cache=self._cache)
+            reader = LogReader(
+                partition.directory, self._files, mapped=True, limit=limit, first=first, cache=self._cache
+            )
             reader.segment(reader.names[-1])
         except (Error, OSError) as error:
             raise MappedUnavailable(f"{partition.directory} cannot be read, use delivery='auto': {error}") from error
-        return MappedLog(reader, committed)
+        return MappedLog(reader, committed, first)
 
     def watch(self, partitions: Sequence[Partition]) -> Watch:
         """See LogSource."""

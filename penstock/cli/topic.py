@@ -1,4 +1,4 @@
-"""`penstock topic`: create, list, show, alter and delete topics."""
+"""`penstock topic`: create, list, show, alter, trim and delete topics."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..storage import units
 from .consent import ask, asks_first
 from .names import TOPIC
 from .options import DURATION, SIZE, Invocation, with_session
+from .positions import POSITION
 
 if TYPE_CHECKING:
     from ..clients import Topic
@@ -21,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group
 def command() -> None:
-    """Create, list, show, alter and delete topics."""
+    """Create, list, show, alter, trim and delete topics."""
 
 
 def _settings(function: F) -> F:
@@ -138,6 +139,31 @@ def alter(name: str, partitions: int | None, session: Invocation, **options: Any
         topic = client.alter_topic(name, partitions=partitions, **given)
     count = len(topic.partitions)
     session.output.say("altered", f"topic {name} altered", topic=name, partitions=count, settings=topic.settings)
+
+
+@command.command(short_help="Remove the oldest records of a topic.")
+@click.argument("name")
+@click.option("--records", type=click.IntRange(0), help="So many stay, per partition.")
+@click.option("--before", type=POSITION, help="Those before an offset or a time go; latest: all.")
+@click.option("--partition", type=click.IntRange(0), help="Only this one; an offset needs it where there are several.")
+@with_session
+@asks_first
+def trim(name: str, records: int | None, before: Any, partition: int | None, asks: bool, session: Invocation) -> None:
+    """Remove the oldest records of topic NAME, whatever groups still have to do with them."""
+    if (records is None) == (before is None):
+        raise click.UsageError("give --records or --before")
+    with session.connect() as client:
+        if asks:
+            ask(f"remove records of topic {name}, also those that groups have not finished?")
+        found = client.trim(name, partition, records=records, before=before)
+    removed, lost = sum(each.removed for each in found), dict[str, int]()
+    for each in found:
+        for group, count in each.lost.items():
+            lost[group] = lost.get(group, 0) + count
+    said = "".join(f"; group {group} lost {units.count_text(count, 'record')}" for group, count in sorted(lost.items()))
+    sentence = f"topic {name} trimmed: {units.count_text(removed, 'record')} removed{said}"
+    firsts = {each.partition: each.first for each in found}
+    session.output.say("trimmed", sentence, topic=name, removed=removed, lost=lost, first=firsts)
 
 
 @command.command

@@ -177,6 +177,20 @@ def test_an_offset_out_of_range_names_the_range(on: Cli, topic: str) -> None:
     assert "0 to 2 are valid" in found.err
 
 
+def test_a_topic_is_trimmed_and_says_what_groups_lost(on: Cli, topic: str) -> None:
+    on("topic", "create", topic)
+    on("produce", topic, stdin=b"a\nb\nc\nd\n")
+    on("consume", topic, "--group", "g", "--count", "1")
+    assert on("topic", "trim", topic, "--records", "2").code == exits.USAGE, "it cannot be undone"
+    assert on("topic", "trim", topic, "--yes").code == exits.USAGE
+    assert on("topic", "trim", topic, "--records", "1", "--before", "1", "--yes").code == exits.USAGE
+    found = on("topic", "trim", topic, "--records", "2", "--yes")
+    assert found.text == f"topic {topic} trimmed: 2 records removed; group g lost 1 record\n"
+    (line,) = on("topic", "trim", topic, "--before", "3", "--yes", "--json").lines
+    assert (line["event"], line["removed"], line["lost"], line["first"]) == ("trimmed", 1, {"g": 1}, {"0": 3})
+    assert on("consume", topic, "--from", "earliest", "--until-end").out == b"d\n"
+
+
 def test_a_group_goes_on_where_it_was_and_can_be_reset(on: Cli, topic: str) -> None:
     on("topic", "create", topic)
     on("produce", topic, stdin=b"1\n2\n3\n")

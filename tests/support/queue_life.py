@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.broker.engine import Now
+from penstock.broker.engine.tables.queues.unfinished import open_below
 from penstock.storage.batch import batches
 from penstock.storage.memory_files import Content, MemoryFiles
 from penstock.transport import messages as m
@@ -24,7 +25,7 @@ from support.queue_administration import Administration
 from support.queue_model import ACK, Group, Shelf, differences
 from support.queue_requests import GROUPS, PARTITIONS, Demand, refusals
 
-CHECKED = (m.Settled, m.Extended, m.TaskState, m.Counted, m.Failure)
+CHECKED = (m.Settled, m.Extended, m.TaskState, m.Counted, m.TrimmedTopic, m.Failure)
 """Answers whose checks look themselves for what must be durable."""
 
 
@@ -87,6 +88,7 @@ class Life(Administration):
             self._adopt(partition)
             found = differences(self.shelves[partition], self.partition_at(partition).proposed.queues)
             assert not found, f"partition {partition}: " + "; ".join(found)
+            self._counts(partition)
             if not self.holding:
                 found = differences(self.shelves[partition], self.partition_at(partition).committed.queues, given=True)
                 assert not found, f"partition {partition}, committed: " + "; ".join(found)
@@ -94,6 +96,15 @@ class Life(Administration):
         self._nobody_is_passed_over()
         if self.holding:
             self._remember()
+
+    def _counts(self, partition: int) -> None:
+        """A trim would say what each group loses."""
+        shelf, state = self.shelves[partition], self.partition_at(partition).proposed
+        high = min(len(self.steps) % 8, state.end)
+        for name, group in shelf.groups.items() if not self.holding else ():
+            states = [task.state for offset, task in group.tasks.items() if offset < high]
+            most = sum(state in ("untouched", "waiting", "leased", "dead") for state in states)
+            assert open_below(state, state.queues.by_name[name], high) == most
 
     def _adopt(self, partition: int) -> None:
         """New leases: whose they are, and whether they were allowed."""
@@ -156,9 +167,7 @@ class Life(Administration):
         """What changes nothing may be answered before a sync."""
         if isinstance(answer, m.Leased):
             return not answer.runs
-        return isinstance(
-            answer, (m.Settled, m.Extended, m.TaskState, m.Counted, m.Failure)
-        )  # whose checks look closer
+        return isinstance(answer, CHECKED)
 
     def _empty(self, answer: Any) -> None:
         """An answer to a request that waited in vain."""
@@ -258,7 +267,16 @@ class Life(Administration):
         """Another leader takes over: what was asked last is not written yet, and some logs lose what is not durable."""
         models = [shelf.copy() for shelf in self.shelves]
         command = self.dice.choice(
-            [Life.produce, Life.lease, Life.ack_and_lease, Life.settle, Life.settle_records, Life.extend, None]
+            [
+                Life.produce,
+                Life.lease,
+                Life.ack_and_lease,
+                Life.settle,
+                Life.settle_records,
+                Life.extend,
+                Life.trim,
+                None,
+            ]
         )
         if command is not None:
             self.note(command.__name__)
@@ -322,7 +340,7 @@ class Life(Administration):
                 }
                 assert not left, f"never came back from {name} on {partition}: {left}"
         assert [self.rig.read(self.topic, n) for n in range(PARTITIONS)] == [
-            [record.value for record in shelf.records] for shelf in self.shelves
+            [record.value for record in shelf.records[shelf.first :]] for shelf in self.shelves
         ]
 
     def _round(self) -> bool:
@@ -358,6 +376,7 @@ COMMANDS: list[Callable[[Life], None]] = [
     *[Life.cancel] * 2,
     *[Life.redrive] * 2,
     Life.discard,
+    Life.trim,
     Life.ask_task,
     Life.read,
     *[Life.pass_time] * 4,

@@ -101,10 +101,11 @@ class Shelf:
 
     records: list[Record] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
+    first: int = 0
 
     def copy(self) -> Shelf:
         """As it stands now; records never change, and what changes of a task is replaced."""
-        return Shelf(list(self.records), {name: group.copy() for name, group in self.groups.items()})
+        return Shelf(list(self.records), {name: group.copy() for name, group in self.groups.items()}, self.first)
 
     def group(self, name: str) -> Group:
         if name not in self.groups:
@@ -315,6 +316,17 @@ class Shelf:
                     else:
                         self._back(group, offset, task.attempt, now_us, RAN_OUT)
                 self._ended(group, token, by_worker=False)
+
+    def trim(self, first: int) -> dict[str, int]:
+        """The partition begins at `first`. Returns how many unfinished records each group lost."""
+        self.first, lost = max(self.first, first), dict[str, int]()
+        for name, group in self.groups.items():
+            gone = {offset: group.tasks.pop(offset) for offset in list(group.tasks) if offset < first}
+            lost[name] = sum(task.state in ("untouched", "waiting", "leased", "dead") for task in gone.values())
+            group.start = max(group.start, first)
+            for token in {task.token for task in gone.values() if task.state == "leased"}:
+                self._ended(group, token, by_worker=False)
+        return {name: count for name, count in lost.items() if count}
 
     # -- administration -----------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Requests:
             if name in shelf.groups:
                 shelf.set(name, settings)
             else:
-                shelf.create(name, settings, 0)
+                shelf.create(name, settings, shelf.first)
         self.expect(self.send(message), lambda answer, _: self._check_type(answer, m.Queues))
 
     def _settings(self, name: str) -> QueueSettings:
@@ -153,7 +153,7 @@ class Requests:
         settings = self._settings(name)
         for shelf in self.shelves:
             if name not in shelf.groups:
-                shelf.create(name, settings, 0)
+                shelf.create(name, settings, shelf.first)
         self.send(message, peer=worker)
         refused = self._settle(name, settles)
         self.demands[worker] = Demand(request, message, self.rig.now.monotonic_s + message.wait_ms / 1000, refused)

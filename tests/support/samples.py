@@ -52,6 +52,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.SettleRecords(93, TOPIC, "jobs", 0, [(0, 100)], -1, "", [(0, 100, b"{}")]), b""),
     (m.ListPending(120, TOPIC, "jobs", 0, 100, 10, 1000, "w1", 60_000), b""),
     (m.ListWorkers(122, TOPIC, "jobs"), b""),
+    (m.Trim(94, TOPIC, m.TrimRule.OFFSET, 100, 3), b""),
     (m.RedriveDead(29, TOPIC, "jobs", [(0, 100)], "", 10.0), b""),
     (m.DiscardDead(30, TOPIC, "jobs", [], "timeout"), b""),
     (m.SetSchedule(31, TOPIC, "nightly", "0 3 * * *", "UTC", b"{}", b"k", {"h": b"v"}, 5), b""),
@@ -95,4 +96,5 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.Ends(22, [[m.End(0, 1003, 5), m.End(0, 0, 0)], []]), b""),
     (m.Measured(23, [[(500, 1 << 20), (1003, 77)]]), b""),
     (m.Begun(24, [(1003, 5), (0, 0)]), b""),
+    (m.TrimmedTopic(25, [m.TrimmedPartition(0, 0, 1003, [("jobs", 3)])]), b""),
 ]

@@ -236,6 +236,11 @@ class Partition:
         self.check_writable()
         self.propose(fx.FirstOffset(offset))
 
+    def trim(self, offset: int, waiter: Waiter) -> None:
+        """Propose that offsets below are gone, whatever is open there. Raises Poisoned."""
+        self.check_writable()
+        self.propose(fx.Trimmed(offset), waiter)
+
     def applied(self) -> None:
         """More of the log is applied: where it begins later now, tell the log and the finals beside it."""
         first = self.first

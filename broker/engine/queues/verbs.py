@@ -83,7 +83,7 @@ def configure(
 ) -> None:
     """Create a group, or change its settings; `start` counts when it is new. Raises Corrupt."""
     queue = find(partition, group)
-    offset = partition.find(start) if queue is None else queue.start
+    offset = max(partition.find(start), partition.proposed.first) if queue is None else queue.start
     partition.propose(fx.QueueSet(group, settings.named(), offset), waiter)
     if queue is not None:
         _give_up(partition, queue)

@@ -235,6 +235,12 @@ class FrontierMoved(QueueEffect, tag=33, frozen=True):
     cursors: list[tuple[int, int, int, int]] = []
 
 
+class Trimmed(Effect, tag=39, frozen=True):
+    """On request: offsets below `offset` are gone, for every reader and from every queue group and outbox."""
+
+    offset: int
+
+
 # -- of transactions, in the log of a partition ------------------------------------------------------
 
 
@@ -302,7 +308,7 @@ PartitionEffect = (
     FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
     | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
     | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved
-    | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
+    | Trimmed | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
     | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
 )  # fmt: skip
 MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased

@@ -126,6 +126,10 @@ class PartitionState:
                 self.groups.owned(group, member, epoch, start, time_us)
             case fx.FirstOffset(offset):
                 self._begins(offset)
+            case fx.Trimmed(offset):
+                self.queues.drop_below(offset)
+                self.outbox.drop_below(offset)
+                self._begins(offset)
             case fx.ProducerOpened(name, producer_id, epoch):
                 self.producers.opened(name, producer_id, epoch, time_us)
             case fx.ProducersExpired(producer_ids):

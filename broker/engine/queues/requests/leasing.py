@@ -252,6 +252,9 @@ class LeaseRequests:
     def _read(self, demand: Demand) -> None:
         reading = demand.reading
         assert reading is not None
+        if _is_gone(reading):
+            self._go_around(demand, lambda: None)
+            return
         try:
             if self._answering.read(reading, demand.message.group, demand):
                 self._hand_out(demand, reading)
@@ -363,6 +366,13 @@ class LeaseRequests:
     def left(self, topic: Topic, group: str) -> None:
         """A group is deleted. A request that came meanwhile made it again only where it was deleted already."""
         self._lines.unprepared(topic, group)
+
+
+def _is_gone(reading: LeaseReading) -> bool:
+    """Whether records were trimmed since they were leased; so they are not leased any more, and leave none behind."""
+    partition = reading.partition
+    kept, first = partition.committed.kept, partition.first
+    return any(offset < first and not kept.seq(offset) for offset, _ in reading.rest)
 
 
 def without(runs: list[Run], rest: list[Range]) -> list[Run]:

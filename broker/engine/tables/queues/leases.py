@@ -130,6 +130,11 @@ class Lease:
         self.left -= cleared
         return cleared
 
+    def forget_below(self, first: int) -> None:
+        """Forget keys and failures of records before `first`, which have left it."""
+        self.keys = {offset: key for offset, key in self.keys.items() if offset >= first}
+        self.history = {offset: known for offset, known in self.history.items() if offset >= first}
+
     def runs(self) -> Iterator[Run]:
         """The records it still has, as (first offset, how many, attempt)."""
         for extent in self.extents:

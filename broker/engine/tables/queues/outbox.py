@@ -68,6 +68,10 @@ class Outbox:
             for number in range(first, first + count):
                 self.entries.pop(number, None)
 
+    def drop_below(self, first: int) -> None:
+        """Forget copies of records before `first`, which the log was asked to give up."""
+        self.entries = {number: entry for number, entry in self.entries.items() if entry.offset >= first}
+
     def dump(self) -> list[OutboxEntry]:
         """Dump for a snapshot, in a fixed order."""
         return list(self.entries.values())

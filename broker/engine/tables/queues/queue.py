@@ -241,6 +241,19 @@ class Queue:
         if self.cancelled and min(self.cancelled) < first:
             self.cancelled = {offset for offset in self.cancelled if offset >= first or kept.seq(offset)}
 
+    def drop_below(self, first: int) -> None:
+        """Records before `first` are none of the group's any more, whatever it had begun; leases of them are lost."""
+        self.start, self.frontier = max(self.start, first), max(self.frontier, first)
+        for lease in list(self.leases.values()):
+            self.leases.take_out(lease, 0, first)
+            lease.forget_below(first)
+            self._settled(lease, ended=False)
+        tables: tuple[dict[int, Any], ...] = (self.retrying, self.held, self.dead_letters, self.progress)
+        for table in tables:
+            for offset in [offset for offset in table if offset < first]:
+                del table[offset]
+        self.cancelling = {offset for offset in self.cancelling if offset >= first}
+
     def passed_over(self, offset: int) -> None:
         """A record became void: no group leases it any more."""
         self.retrying.pop(offset, None)

@@ -180,6 +180,10 @@ class Shelves:
         at = self.special.below(low)
         return low + self.special.run_end(at) - at if self.special.slice(at, at + 1).tolist() == [low] else low
 
+    def special_between(self, low: int, high: int) -> np.ndarray:
+        """The special records from `low` on and below `high`, ascending."""
+        return self.special.slice(self.special.below(low), self.special.below(high))
+
     def between(self, low: int, high: int) -> int:
         """How many special records there are from `low` on and below `high`."""
         return max(self.special.below(high) - self.special.below(low), 0)

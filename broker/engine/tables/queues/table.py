@@ -89,6 +89,11 @@ class QueueTable:
         for queue in self.by_name.values():
             queue.passed_over(offset)
 
+    def drop_below(self, first: int) -> None:
+        """The log was asked to give up records before `first`."""
+        for queue in self.by_name.values():
+            queue.drop_below(first)
+
     def begun(self, offset: int, shelves: Shelves) -> bool:
         """Whether a group has, or had, a record as its work."""
         return any(queue.begun(offset, shelves) for queue in self.by_name.values())

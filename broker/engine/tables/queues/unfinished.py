@@ -118,6 +118,19 @@ def on_the_way(outbox: Outbox) -> np.ndarray:
     return np.unique(_keys([entry.offset for entry in outbox.entries.values()]))
 
 
+def open_below(state: HasQueues, queue: Queue, high: int) -> int:
+    """How many records before `high` a group has not finished, or has dead-lettered."""
+    shelves, voids = state.shelves, state.voids
+    low = min(max(queue.frontier, state.first), high)
+    special = shelves.special_between(low, high)
+    cancelled = _keys(queue.cancelled)
+    passed = np.union1d(voids.range(low, high), cancelled[(cancelled >= low) & (cancelled < high)])
+    waiting, opened = shelved(queue, shelves, high), open_in(queue)
+    waiting = np.setdiff1d(waiting, voids.among(waiting))
+    plain = high - low - len(np.union1d(special, passed))
+    return plain + len(waiting) + int(np.count_nonzero(opened < high))
+
+
 def unfinished(state: HasQueues) -> np.ndarray:
     """All that is open in any group, or on its way; of what has a delay, what the log has no more but carried."""
     queues = state.queues.by_name.values()

@@ -64,8 +64,11 @@ class Voids:
         """The void ones of some records, sorted."""
         if not (len(offsets) and self._offsets):
             return offsets[:0]
-        first, end = self._at(int(offsets.min())), self._at(int(offsets.max()) + 1)
-        return np.intersect1d(offsets, np.array(self._offsets[first:end], np.int64))
+        return np.intersect1d(offsets, self.range(int(offsets.min()), int(offsets.max()) + 1))
+
+    def range(self, first: int, end: int) -> np.ndarray:
+        """The void records from `first` on and before `end`, sorted."""
+        return np.array(self._offsets[self._at(first) : self._at(end)], np.int64)
 
     def count(self, first: int, end: int) -> int:
         """How many there are from `first` on and before `end`."""

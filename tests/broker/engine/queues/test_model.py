@@ -38,10 +38,11 @@ def test_a_random_life_is_what_the_model_says_at_every_step(seed: int):
 
 
 def check_replay(life: Life) -> None:
-    """The log adds up to what is there, with snapshots and without."""
+    """The log adds up to what is there, with snapshots, and without where nothing was removed."""
     for history in life.rig.node._registry.partitions:
         live = history.committed.encode()
-        for store in (life.rig.store, NoSnapshots()):
+        whole = history.log.names[0].base_seq == 1
+        for store in (life.rig.store, NoSnapshots()) if whole else (life.rig.store,):
             again = replay(history.log, PartitionState, store)  # pyright: ignore[reportArgumentType]
             assert again.committed.encode() == live, (
                 f"seed {life.seed}: replay of {history.log.path} gives another state"
@@ -60,7 +61,7 @@ def test_equal_seeds_live_equal_lives():
 def test_lives_are_long_enough_to_meet_everything():
     """Over some lives each command does its work: leases, refusals, losses, snapshots."""
     text, snapshots = "", 0
-    for seed in range(40):
+    for seed in range(100):
         life = Life(seed)
         life.run(STEPS)
         text += "\n".join(life.steps)
@@ -83,7 +84,7 @@ def test_lives_are_long_enough_to_meet_everything():
 
 def fails(monkeypatch: pytest.MonkeyPatch, target: str, wrong: Any) -> bool:
     """Whether some life notices that the engine is wrong."""
-    for seed in range(60):
+    for seed in range(200):
         with monkeypatch.context() as patch:
             patch.setattr(target, wrong)
             try:
