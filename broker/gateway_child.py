@@ -1,15 +1,17 @@
 """Starts a gateway beside the broker, and hears whether it serves.
 
 Idea: to the broker's processes a gateway is a command with settings as text. It gets the broker's address, and says, in
-lines of JSON on a pipe, where it listens or why it cannot. Started again, it gets the addresses that it was bound to.
+lines of JSON on a pipe, where its doors listen or why they cannot. Started again, it gets the addresses that they were
+bound to.
 
-Contract: as Child, whose process it is. Must not know: what a gateway does.
+Contract: as Child, whose process it is. The lists in its ready event are the addresses of doors, and are settings of
+the same names. Must not know: what a gateway does.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,15 +24,13 @@ _LINE_BYTES = 1 << 16
 
 
 class GatewayChild:
-    """One running gateway. `resp` is where it listens, empty until it serves; `failed` why it cannot."""
+    """One running gateway. `bound` is where its doors listen, empty until it serves; `failed` why it cannot."""
 
-    def __init__(self, settings: str, url: str, bound: Sequence[str]) -> None:
+    def __init__(self, settings: str, url: str, bound: Mapping[str, list[str]]) -> None:
         self.url = url
-        self.resp: list[str] = []
+        self.bound: dict[str, list[str]] = {}
         self.failed: StartFailed | None = None
-        given: dict[str, Any] = {**msgspec.json.decode(settings), "url": url}
-        if bound:
-            given["resp"] = bound
+        given: dict[str, Any] = {**msgspec.json.decode(settings), "url": url, **bound}
         command = ["penstock.gateway", f"--config={msgspec.json.encode(given).decode()}", f"--parent={os.getpid()}"]
         self.said_fd, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.process = Child("gateway", command, {"ready": theirs})
@@ -44,7 +44,7 @@ class GatewayChild:
         for line in said.splitlines():
             event: dict[str, Any] = msgspec.json.decode(line)
             if event["event"] == "ready":
-                self.resp = event["resp"]
+                self.bound = {name: found for name, found in event.items() if isinstance(found, list)}
             else:
                 self.failed = StartFailed(event["code"], event["message"])
 

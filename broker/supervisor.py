@@ -69,7 +69,7 @@ class Supervisor:
         self._broker: Child | None = None
         self._keeper: Child | None = None
         self._gateway: GatewayChild | None = None
-        self._resp: list[str] = []  # where the gateway listens, or listened
+        self._bound: dict[str, list[str]] = {}  # where the gateway's doors listen, or listened
         self._control: PacketSocket | None = None
         self._serving: control.Serving | None = None
         self._failed: control.StartFailed | None = None
@@ -107,12 +107,12 @@ class Supervisor:
         gateway = self._gateway.process if self._gateway is not None else None
         pids = {child.role: child.pid for child in (self._broker, self._keeper, gateway) if child is not None}
         served = {"event": "ready", "listen": self._serving.listen, "data": self._serving.data, "pids": pids}
-        return {**served, "resp": self._resp} if self._config.gateway else served
+        return {**served, **self._bound}
 
     @property
     def _is_up(self) -> bool:
         """Whether clients can connect everywhere."""
-        gateway_is_up = not self._config.gateway or (self._gateway is not None and bool(self._gateway.resp))
+        gateway_is_up = not self._config.gateway or (self._gateway is not None and bool(self._gateway.bound))
         return self._serving is not None and gateway_is_up
 
     def run(self, on_event: Callable[[dict[str, Any]], None] | None = None) -> int:
@@ -251,7 +251,7 @@ class Supervisor:
         """Have a gateway for the broker that serves at `url`. One for another address ends first."""
         if self._gateway is None:
             self._started_s["gateway"] = time.monotonic()
-            self._gateway = GatewayChild(self._config.gateway, url, self._resp)
+            self._gateway = GatewayChild(self._config.gateway, url, self._bound)
         elif self._gateway.url != url:
             self._gateway.process.terminate()
 
@@ -259,7 +259,7 @@ class Supervisor:
         """Hear what the gateway says, and see to its end."""
         if gateway.said_fd in ready:
             gateway.hear()
-            self._resp = gateway.resp or self._resp
+            self._bound = gateway.bound or self._bound
         if gateway.process.ended():
             while gateway.said_fd >= 0:
                 gateway.hear()

@@ -1,22 +1,27 @@
-"""Appends records for connections, without a future for each.
+"""Appends records for connections and requests, without a future for each.
 
 Idea: all connections of one principal that write to a topic share a producer, so their records gather in one batch. A
 record is known by its `SharedBatch` and its place there; when the batch is settled, each connection that has records in
 it is told once.
 
 Contract: `append` never waits, and raises for a record that the topic would refuse. While `jammed`, the caller must not
-append, but wait with `room`. This module alone knows how the client's producer works.
+append, but wait with `room`. `append_many` waits, and makes batches of its own. This module alone knows how the
+client's producer works.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
+from msgspec import Struct
+
 from ..clients.aio.driver import AsyncDriver
+from ..clients.producing.bulk import pieces
 from ..clients.producing.core import ProducerCore
 from ..clients.producing.pending import Pending
+from ..clients.producing.queued import Queued
 from ..storage.errors import Error
 from ..transport.messages import Topic
 
@@ -32,6 +37,14 @@ class Told(Protocol):
         ...
 
 
+class RecordRun(Struct, frozen=True):
+    """Where records are that were appended one behind the other."""
+
+    partition: int
+    first: int
+    count: int
+
+
 class SharedBatch:
     """Records that become one batch, and the connections that have some of them."""
 
@@ -44,12 +57,21 @@ class SharedBatch:
 
     def place(self, index: int) -> tuple[int, int]:
         """Once `settled`: when a record was appended, in milliseconds, and its offset. Raises what prevented it."""
+        pending, index = self._outcome(index)
+        return pending.time_us // 1000, pending.offset + index
+
+    def repeats(self, index: int) -> int | None:
+        """Once `settled`: the offset of the record whose dedup key a record repeats. Raises what prevented it."""
+        pending, index = self._outcome(index)
+        return pending.repeats.get(index)
+
+    def _outcome(self, index: int) -> tuple[Pending, int]:
         pending = self.pending
         if pending.parts is not None:
             pending, index = pending.place_of(index)
         if pending.error is not None:
             raise pending.error.with_traceback(None)
-        return pending.time_us // 1000, pending.offset + index
+        return pending, index
 
 
 class Appender:
@@ -76,21 +98,49 @@ class Appender:
         """Whether nothing is on its way."""
         return all(sender.is_empty for sender in self._core.senders)
 
+    @property
+    def partitions(self) -> int:
+        """How many partitions records go to: those that the topic had when this was made."""
+        return len(self._core.senders)
+
     def append(
-        self, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, partition: int, teller: Told
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        partition: int | None,
+        teller: Told,
+        timestamp: int | None = None,
+        queued: Queued | None = None,
     ) -> tuple[SharedBatch, int]:
         """Take one record; `teller` hears when it is settled. Returns its batch, and its number there.
 
-        Raises RecordTooLarge, InvalidBatch, InvalidArgument.
+        Without a partition, the key chooses it. Raises RecordTooLarge, InvalidBatch, InvalidArgument, UnknownPartition.
         """
-        pending, index = self._core.append(value, key, headers, None, partition)
-        batch = self._open.get(partition)
+        pending, index = self._core.append(value, key, headers, timestamp, partition, queued)
+        batch = self._open.get(pending.partition)
         if batch is None or batch.pending is not pending:
-            batch = self._begun(pending, partition)
+            batch = self._begun(pending, pending.partition)
         batch.tellers[teller] = None
         if not self._driver.nudged:
             self._driver.nudge()
         return batch, index
+
+    async def append_many(
+        self, values: Sequence[bytes], keys: Sequence[bytes | None] | None, partition: int | None
+    ) -> list[RecordRun]:
+        """Append records in batches of their own, and wait until they are committed. Returns where they are.
+
+        An error stops it, and what was appended before stays. Raises as `append`, and what prevented a batch.
+        """
+        core, sent = self._core, list[Pending]()
+        for piece in pieces(values, keys, core.shape, partition):
+            sent.append(await self._driver.run(core.send_piece(piece, self._driver.connection.deadline())))
+        try:
+            await self._driver.run(core.finish(sent))
+        finally:
+            self._tell_failed()
+        return [RecordRun(pending.partition, pending.offset, pending.count) for pending in sent]
 
     def _begun(self, pending: Pending, partition: int) -> SharedBatch:
         batch = self._open[partition] = SharedBatch(pending)
@@ -103,12 +153,16 @@ class Appender:
         if self._open.get(pending.partition) is batch:
             del self._open[pending.partition]
         batch.settled = True
-        failed, self._core.failed = self._core.failed, []  # every connection answers its own
+        self._tell_failed()
+        for teller in batch.tellers:
+            teller.settled()
+
+    def _tell_failed(self) -> None:
+        """Every connection answers its own errors; what the link remembers may be wrong now."""
+        failed, self._core.failed = self._core.failed, []
         for each in failed:
             assert each.error is not None, "it failed"
             self._refused(each.error)
-        for teller in batch.tellers:
-            teller.settled()
 
     async def room(self) -> None:
         """Wait until the window has room. Raises what keeps the producer from going on."""

@@ -2,10 +2,12 @@
 
 Idea: one frozen struct, made by the command line or handed down, as JSON, by the supervisor of a broker.
 Contract: `addresses` refuses what the gateway must not open: an address that other machines can reach needs users, or
-`insecure`, as the broker's do. Pure.
+`insecure`, as the broker's do. A door of the gateway has a field of its name, with its addresses. Pure.
 """
 
 from __future__ import annotations
+
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
@@ -14,29 +16,31 @@ from ..broker.errors import InsecureListen
 from ..transport.url import Url, parse
 
 SCHEMES = ("unix", "tcp")
+DOORS = ("resp", "http")
 
 
 class GatewayConfig(Struct, frozen=True, kw_only=True):
     """Settings of one gateway. Times in seconds."""
 
     url: str  # of the broker
-    resp: tuple[str, ...]  # unix:// and tcp:// addresses of the RESP door
+    resp: tuple[str, ...] = ()  # unix:// and tcp:// addresses of the RESP door
+    http: tuple[str, ...] = ()  # the same of the HTTP door
     users: str = ""  # the users file; "" lets any client in
     insecure: bool = False  # allow addresses that other machines can reach, without users
     may_create: bool = True  # a first record makes its topic
     timeout_s: float = 30.0  # for the broker to answer
     drain_s: float = 10.0  # SIGTERM: for clients to get what they wait for
 
-    def addresses(self) -> list[Url]:
-        """The addresses to listen on. Raises InvalidUrl, InsecureListen."""
-        found = [parse(address, schemes=SCHEMES) for address in self.resp]
-        for url in found:
+    def addresses(self) -> dict[str, list[Url]]:
+        """The addresses to listen on, by door. Raises InvalidUrl, InsecureListen."""
+        found = {door: [parse(address, schemes=SCHEMES) for address in getattr(self, door)] for door in DOORS}
+        for url in chain.from_iterable(found.values()):
             if not (url.is_local or self.users or self.insecure):
                 raise InsecureListen(
                     f"{url} can be reached from other machines, without authentication: listen on 127.0.0.1, name a "
                     "users file, or allow it with --insecure"
                 )
-        return found
+        return {door: urls for door, urls in found.items() if urls}
 
     def to_json(self) -> str:
         """The settings as one argument of a command."""

@@ -3,8 +3,8 @@
 Idea: reading asks the broker where a topic is, each time. Appending remembers it, so that a record costs no question;
 what is remembered is dropped when a batch is refused, or a lookup finds another topic under the name.
 
-Contract: everything on the loop that connected. Bounded: `PLACES_MAX` names and `APPENDERS_MAX` producers are
-remembered, the oldest go first.
+Contract: everything on the loop that connected. Bounded: `PLACES_MAX` names of each kind and `APPENDERS_MAX` producers
+are remembered, the oldest go first.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 PLACES_MAX = 10_000
 APPENDERS_MAX = 1_000
+
+FRESH_S = 10.0
+"""How long `topic_to_append` trusts what it knows: after so long it sees partitions that were added."""
 
 TOPIC_GONE = ("unknown_topic", "unknown_partition")
 """Codes of errors after which what is remembered of a topic is wrong."""
@@ -59,6 +62,7 @@ class BrokerLink:
         self.verbs = Verbs(driver.connection)
         self.append_times = AppendTimes()
         self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()
+        self._topics: OrderedDict[str, tuple[Topic, float]] = OrderedDict()  # and until when they are trusted
         self._appenders: OrderedDict[tuple[Principal, bytes], Appender] = OrderedDict()
 
     # -- topics -----------------------------------------------------------------------------------------
@@ -73,6 +77,22 @@ class BrokerLink:
     async def create(self, name: str) -> Topic:
         """The topic `name`, made with one partition unless it is there."""
         return await self.driver.run(self.verbs.create_topic(name, 1, True, {}))
+
+    def known_topic(self, name: str) -> Topic | None:
+        """The topic `name` if it was looked up in the last `FRESH_S`."""
+        known = self._topics.get(name)
+        return known[0] if known is not None and self.driver.connection.clock() < known[1] else None
+
+    async def topic_to_append(self, name: str, *, create: bool) -> Topic:
+        """The topic `name`, which is made if `create`; `known_topic` has it then. Raises UnknownTopic."""
+        topic = await self.topic(name)
+        if topic is None and not create:
+            raise UnknownTopic(f"there is no topic {name}, and this gateway makes none: create it")
+        topic = topic or await self.create(name)
+        self._topics[name] = topic, self.driver.connection.clock() + FRESH_S
+        if len(self._topics) > PLACES_MAX:
+            self._topics.popitem(last=False)
+        return topic
 
     def remembered(self, key: bytes) -> TopicPlace | None:
         """The place that a door remembered under its own name for it."""
@@ -89,13 +109,15 @@ class BrokerLink:
         """Drop what is remembered of a topic id."""
         for key in [key for key, place in self._places.items() if place.topic.topic == topic]:
             del self._places[key]
+        for name in [name for name, (found, _) in self._topics.items() if found.topic == topic]:
+            del self._topics[name]
 
     # -- records ----------------------------------------------------------------------------------------
 
     def appender(self, principal: Principal, topic: Topic) -> Appender:
         """The producer of a principal for a topic."""
         found = self._appenders.get((principal, topic.topic))
-        if found is None:
+        if found is None or found.partitions != len(topic.partitions):
             found = Appender(self.driver, topic, self._on_refused(principal, topic.topic))
             self._appenders[principal, topic.topic] = found
             self._drop_idle()

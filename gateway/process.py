@@ -1,9 +1,8 @@
 """The gateway process: one event loop, one connection to the broker, and the doors.
 
 Contract: `run` serves until SIGTERM or SIGINT, then answers what has arrived, for `drain_s` at most. `ready` is called
-once, with the event that programs read. The broker may be
-restarted meanwhile. The process is about to end then: no other of these signals cuts it short. Raises what keeps it
-from serving.
+once, with the event that programs read. The broker may be restarted meanwhile. Once the process is about to end, no
+other of these signals cuts it short. Raises what keeps it from serving.
 """
 
 from __future__ import annotations
@@ -13,18 +12,48 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from ..broker.system import calm_collector, set_file_limit
 from ..clients.aio.driver import AsyncDriver
 from ..clients.opening import open_connection
+from ..transport.url import Url
 from . import libraries
 from .config import GatewayConfig
 from .link import BrokerLink
-from .resp.server import RespDoor
 from .users import Users
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
+
+
+class GatewayDoor(Protocol):
+    """A door, as the process sees it."""
+
+    async def open(self, urls: list[Url]) -> list[str]:
+        """Listen. Returns the bound addresses. Raises AddressInUse, CannotListen."""
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """Stop listening, answer what has arrived, and close every connection after `seconds` at the latest."""
+        ...
+
+
+def _resp(link: BrokerLink, users: Users | None, config: GatewayConfig) -> GatewayDoor:
+    from .resp.server import RespDoor
+
+    return RespDoor(link, users=users, may_create=config.may_create)
+
+
+def _http(link: BrokerLink, users: Users | None, config: GatewayConfig) -> GatewayDoor:
+    for library in ("httptools", "starlette", "uvicorn"):
+        libraries.load(library)
+    from .http.server import HttpDoor
+
+    return HttpDoor(link, users=users, may_create=config.may_create)
+
+
+DOORS: dict[str, Callable[[BrokerLink, Users | None, GatewayConfig], GatewayDoor]] = {"resp": _resp, "http": _http}
+"""By the name of their addresses in the settings. One that is not asked for loads nothing."""
 
 
 def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None]) -> None:
@@ -45,14 +74,16 @@ async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[di
     link = BrokerLink(AsyncDriver(connection))
     try:
         await link.client.ping()
-        door = RespDoor(link, users=users, may_create=config.may_create)
+        doors, bound = [], {}
         try:
-            bound = await door.open(config.addresses())
+            for name, urls in config.addresses().items():
+                doors.append(DOORS[name](link, users, config))
+                bound[name] = await doors[-1].open(urls)
             calm_collector()
-            ready({"event": "ready", "resp": bound, "broker": config.url, "pids": {"gateway": os.getpid()}})
+            ready({"event": "ready", **bound, "broker": config.url, "pids": {"gateway": os.getpid()}})
             await stop.wait()
         finally:
-            await door.drain(config.drain_s)
+            await asyncio.gather(*(door.drain(config.drain_s) for door in doors))
     finally:
         await link.close()
         for number in STOPS:  # handlers are taken away before a process is over; what is ignored stays so

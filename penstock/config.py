@@ -23,7 +23,7 @@ from .storage.units import seconds, size_bytes
 
 PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
-OWN_FLAGS = ("url", "data", "listen", "resp", "users", "insecure")
+OWN_FLAGS = ("url", "data", "listen", "resp", "http", "users", "insecure")
 """Settings with a flag of their own name; the others are given by --set."""
 
 
@@ -49,6 +49,9 @@ class Config(Struct, frozen=True, kw_only=True):
     ]
     resp: Annotated[
         list[str], _about("Where Redis clients connect, to a gateway beside the broker: unix:///path, tcp://host:port.")
+    ]
+    http: Annotated[
+        list[str], _about("Where HTTP clients connect, to a gateway beside the broker: unix:///path, tcp://host:port.")
     ]
     users: Annotated[str, _about("The users file of the gateway; empty: it lets any client in.")] = ""
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
@@ -196,6 +199,7 @@ def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
         "url": "",
         "data": str(state_directory(environ)),
         "resp": [],
+        "http": [],
         "listen": [f"unix://{runtime_directory(environ)}/broker.sock"],
     }
     return {field.name: own.get(field.name, field.default) for field in msgspec.structs.fields(Config)}

@@ -65,11 +65,11 @@ def records(batch: Batch, *, start: int = 0, partition: int = 0, topic: str = ""
     return _made(batch, values[first:] if first else values, first, _beside(batch), partition, topic)
 
 
-def record_runs(batch: Batch, start: int) -> Iterator[list[Record]]:
+def record_runs(batch: Batch, start: int, partition: int = 0) -> Iterator[list[Record]]:
     """As `records`, a list of some at a time: what is used at once is still in the processor's cache."""
     first, beside = batch.first_at(start), _beside(batch)
     for values in batch.value_runs(first):
-        yield _made(batch, values, first, beside)
+        yield _made(batch, values, first, beside, partition)
         first += len(values)
 
 

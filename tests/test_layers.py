@@ -113,16 +113,17 @@ ORDER = {
             "authorization",
             "users",
             "config",
+            "listening",
             "append_times",
             "appending",
             "asking",
-            "link",
-            "reading",
-            "leases",
-            "resp",
-            "process",
         ),
-        *("__main__", ""),
+        *("link", "sending", "reading", "consumers", "leases", "resp", "http", "process", "__main__", ""),
+    ],
+    "penstock.gateway.http": [
+        *("problems", "authenticating", "operation", "shapes", "openapi", "page"),
+        *("producing", "queues", "topics", "gateway", "table"),
+        *("app", "connection", "server", ""),
     ],
     "penstock.gateway.resp": [
         # bytes and values
@@ -203,12 +204,16 @@ ONLY_IN = {
     "rich": {"penstock.cli", "penstock.demo", "penstock.spark"},
     "pyspark": {"penstock.spark", "pyspark_penstock", "penstock.demo.delays"},  # the last for its types alone
     "py4j": {"penstock.spark"},
+    "starlette": {"penstock.gateway.http.app"},
+    "uvicorn": {"penstock.gateway.http.connection", "penstock.gateway.http.server"},
 }
 
 # What the core install brings. Anything else is an extra: imported inside the function that needs it.
 CORE = {"click", "cronsim", "msgpack", "msgspec", "numpy", "posix_ipc", "rich", "xxhash", "zmq"}
 FREE_OF_THE_CORE_RULE = [
     *("penstock.spark", "pyspark_penstock", "penstock.demo", "penstock.clients.testing", "penstock.cli.line_editor"),
+    # loaded once the libraries are known to be there
+    *("penstock.gateway.http.app", "penstock.gateway.http.connection", "penstock.gateway.http.server"),
 ]
 
 # Must load without any extra all the same: the face loads them.

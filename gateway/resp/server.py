@@ -7,21 +7,17 @@ than `CONNECTIONS_MAX` connections are refused.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import time
 from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
-from msgspec import structs
-
-from ...transport import ipc_paths
-from ...transport.errors import AddressInUse, CannotListen
 from ...transport.url import Url
 from .. import libraries
 from ..authorization import Principal
 from ..link import BrokerLink
+from ..listening import Listeners
 from ..users import Users
 from .basic import REDIS_VERSION
 from .command import Command, RespSession
@@ -31,7 +27,6 @@ from .requests import RequestReader
 from .table import TABLE
 
 CONNECTIONS_MAX = 10_000
-BACKLOG = 511
 SWEEP_S = 1.0
 """How often connections are looked through for those that are overdue."""
 
@@ -48,8 +43,7 @@ class RespDoor:
         self.may_create = may_create
         self.table: Mapping[str, Command] = TABLE
         self._hiredis = libraries.load("hiredis")
-        self._servers: list[asyncio.Server] = []
-        self._paths: list[str] = []
+        self._listeners = Listeners(self._connected)
         self._connections: dict[int, RespConnection] = {}
         self._ids = count(1)
         self._began = time.monotonic()
@@ -58,28 +52,9 @@ class RespDoor:
 
     async def open(self, urls: list[Url]) -> list[str]:
         """Listen. Returns the addresses, with the ports that were free. Raises AddressInUse, CannotListen."""
-        bound = []
-        for url in urls:
-            server = await self._listen(url)
-            self._servers.append(server)
-            port = server.sockets[0].getsockname()[1] if url.scheme == "tcp" else 0
-            bound.append(str(structs.replace(url, port=port)))
+        bound = await self._listeners.open(urls)
         self._look()
         return bound
-
-    async def _listen(self, url: Url) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        if url.scheme == "unix":
-            with ipc_paths.claimed(url.path):
-                server = await loop.create_unix_server(self._connected, url.path, backlog=BACKLOG)
-            self._paths.append(url.path)
-            return server
-        host = None if url.host == "*" else url.host.strip("[]")
-        try:
-            return await loop.create_server(self._connected, host, url.port, backlog=BACKLOG)
-        except OSError as error:
-            kind = AddressInUse if error.errno == errno.EADDRINUSE else CannotListen
-            raise kind(f"cannot listen on {url}: {error.strerror or error}") from error
 
     def _connected(self) -> Any:
         if len(self._connections) >= CONNECTIONS_MAX:
@@ -128,11 +103,7 @@ class RespDoor:
         """Stop listening, answer what has arrived, and close every connection after `seconds` at the latest."""
         if self._sweep is not None:
             self._sweep.cancel()
-        for server in self._servers:
-            server.close()
-        for path in self._paths:
-            if os.path.exists(path):
-                os.unlink(path)
+        self._listeners.close()
         for connection in list(self._connections.values()):
             connection.drain()
         if self._connections:

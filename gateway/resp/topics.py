@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...broker.errors import UnknownGroup
+from ..consumers import move, positions
 from ..link import TopicPlace
 from ..reading import read
 from .appends import append
@@ -52,12 +52,8 @@ def enqueue(session: RespSession, arguments: list[bytes]) -> Any:
 
 
 async def _position(session: RespSession, place: TopicPlace, consumer: str) -> int:
-    """Where a consumer reads next: its offset, or the first record that there still is."""
-    try:
-        group = await session.door.link.client.group(place.topic.name, consumer)
-    except UnknownGroup:
-        return place.first
-    return max(group.partitions[place.partition].cursor, place.first)
+    """Where a consumer reads next."""
+    return (await positions(session.door.link, place.topic, consumer))[place.partition]
 
 
 def _consumer(name: bytes) -> str:
@@ -80,7 +76,7 @@ async def listen(session: RespSession, arguments: list[bytes]) -> Any:
         found += batch.values()[first : batch.first_at(end)]
         following = min(batch.end_offset, end)
     if advances and following > start:
-        await link.client.commit_group(place.topic.name, consumer, {place.partition: following})
+        await move(link, place.topic, consumer, {place.partition: following})
     return found
 
 
@@ -92,9 +88,7 @@ async def offset(session: RespSession, arguments: list[bytes]) -> Any:
     if not words:
         return await _position(session, await existing(session, key, "read"), _consumer(name))
     wanted, place = whole(words[0], "offset"), await existing(session, key, "write")
-    if wanted > place.end:
-        raise CommandRefused(f"offset {wanted} is behind the end of the topic, which is {place.end}")
-    await session.door.link.client.commit_group(place.topic.name, _consumer(name), {place.partition: wanted})
+    await move(session.door.link, place.topic, _consumer(name), {place.partition: wanted})
     return Status("OK")
 
 

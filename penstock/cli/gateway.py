@@ -1,7 +1,8 @@
-"""`penstock gateway`: serve Redis clients, as a client of a broker that runs here or elsewhere.
+"""`penstock gateway`: serve clients of Redis and of HTTP, as a client of a broker that runs here or elsewhere.
 
-Contract for programs: under --json one line {"event": "ready", "resp": [...], "broker": ..., "pids": {...}} on standard
-output when it serves; 0 after a drain on SIGTERM or ^C; anything else is a failure with one line on standard error.
+Contract for programs: under --json one line {"event": "ready", "resp": [...], "http": [...], "broker": ..., "pids":
+{...}} on standard output when it serves, with the doors that were asked for; 0 after a drain on SIGTERM or ^C; anything
+else is a failure with one line on standard error.
 """
 
 from __future__ import annotations
@@ -20,24 +21,36 @@ from .standard_streams import unread_is_fine
     "--resp",
     metavar="URL",
     multiple=True,
-    required=True,
     help="Where Redis clients connect: unix:///path or tcp://host:port (0: any); repeatable.",
 )
+@click.option("--http", metavar="URL", multiple=True, help="Where HTTP clients connect, likewise.")
 @click.option("--users", metavar="FILE", default="", help="Users that clients have to be; see `penstock user add`.")
 @click.option("--insecure", is_flag=True, help="Allow addresses that other machines can reach, without users.")
 @click.option("--no-create", is_flag=True, help="A record for a topic that is not there is an error.")
 @with_session
-def command(*, resp: tuple[str, ...], users: str, insecure: bool, no_create: bool, session: Invocation) -> None:
-    """Serve Redis clients until SIGTERM or ^C, which answer what has arrived. The broker may be restarted meanwhile."""
+def command(
+    *, resp: tuple[str, ...], http: tuple[str, ...], users: str, insecure: bool, no_create: bool, session: Invocation
+) -> None:
+    """Serve clients of Redis and HTTP until SIGTERM or ^C, which answer what has arrived.
+
+    The broker may be restarted meanwhile.
+    """
+    if not resp and not http:
+        raise click.UsageError("nothing to serve: name an address with --resp or --http")
     gateway = import_module("..gateway.process", __package__)  # by name: it comes with an extra
     config = gateway.GatewayConfig(
-        url=session.url, resp=resp, users=users or session.config.users, insecure=insecure, may_create=not no_create,
+        url=session.url, resp=resp, http=http, users=users or session.config.users, insecure=insecure,
+        may_create=not no_create,
         timeout_s=session.config.timeout_s, drain_s=session.config.drain_s,
     )  # fmt: skip
 
     def ready(event: dict[str, Any]) -> None:
         with unread_is_fine():
-            sentence = f"Redis clients connect to {', '.join(event['resp'])}; ^C ends it"
-            session.output.say(event.pop("event"), sentence, **event)
+            places = [
+                f"{name} clients connect to {', '.join(event[door])}"
+                for door, name in (("resp", "Redis"), ("http", "HTTP"))
+                if door in event
+            ]
+            session.output.say(event.pop("event"), f"{'; '.join(places)}; ^C ends it", **event)
 
     gateway.run(config, ready)

@@ -1,8 +1,9 @@
 """`penstock serve`: run a broker until told to stop.
 
 Contract for programs: under --json one line {"event": "ready", "listen": [...], "data": ..., "pids": {...}} on
-standard output when it serves (and again when a child was replaced, since pids change), with "resp": [...] where there
-is a gateway; 0 after a drain on SIGTERM or ^C; anything else is a failure with one line on standard error.
+standard output when it serves (and again when a child was replaced, since pids change), with "resp": [...] and
+"http": [...] where a gateway listens; 0 after a drain on SIGTERM or ^C; anything else is a failure with one line on
+standard error.
 """
 
 from __future__ import annotations
@@ -41,19 +42,26 @@ _ENGINE = (
     multiple=True,
     help="Where Redis clients connect, to a gateway beside the broker: unix:///path or tcp://host:port; repeatable.",
 )
+@click.option(
+    "--http",
+    metavar="URL",
+    multiple=True,
+    help="Where HTTP clients connect, to the same gateway: unix:///path or tcp://host:port; repeatable.",
+)
 @click.option("--users", metavar="FILE", help="Users that clients of the gateway have to be; see `penstock user add`.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
-    *, data: str | None, listen: tuple[str, ...], resp: tuple[str, ...], users: str | None, insecure: bool | None,
-    parent: int | None, settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
+    *, data: str | None, listen: tuple[str, ...], resp: tuple[str, ...], http: tuple[str, ...], users: str | None,
+    insecure: bool | None, parent: int | None, settings: tuple[tuple[str, str], ...], config_file: str | None,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
     need_linux("penstock serve")
     own: dict[str, Any] = {
-        "data": data, "listen": list(listen) or None, "resp": list(resp) or None, "users": users,
-        "insecure": insecure,
+        "data": data, "listen": list(listen) or None, "resp": list(resp) or None, "http": list(http) or None,
+        "users": users, "insecure": insecure,
     }  # fmt: skip
 
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
@@ -93,7 +101,7 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         mapped_readers=config.mapped_readers,
         drain_s=config.drain_s,
         keeper_timeout_s=config.keeper_timeout_s,
-        gateway=_gateway(config) if config.resp else "",
+        gateway=_gateway(config) if config.resp or config.http else "",
         keeper=KeeperOptions(lazy_s=config.lazy_s),
         node={name: getattr(config, name) for name in _ENGINE},
     )
@@ -106,7 +114,9 @@ def _gateway(config: configuration.Config) -> str:
     """
     gateway = import_module("..gateway.config", __package__)  # by name: it comes with an extra
     users = str(Path(config.users).absolute()) if config.users else ""
-    settings = gateway.GatewayConfig(url="", resp=tuple(config.resp), users=users, insecure=config.insecure)
+    settings = gateway.GatewayConfig(
+        url="", resp=tuple(config.resp), http=tuple(config.http), users=users, insecure=config.insecure
+    )
     settings.addresses()
     if users:
         import_module("..gateway.users", __package__).Users.load(users)
@@ -116,6 +126,7 @@ def _gateway(config: configuration.Config) -> str:
 def _greet(output: Output, event: dict[str, Any]) -> None:
     lines = [("listening on", address) for address in event["listen"]]
     lines += [("Redis clients on", address) for address in event.get("resp", ())]
+    lines += [("HTTP clients on", address) for address in event.get("http", ())]
     output.fields([*lines, ("data in", event["data"]), ("broker", f"pid {event['pids']['broker']}, ^C ends it")])
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from penstock.broker.errors import GroupActive, InvalidRequest, InvalidSettings, TopicExists, UnknownGroup, UnknownTopic
-from penstock.clients import InvalidArgument
+from penstock.clients import InvalidArgument, connect
 from penstock.clients.descriptions import GroupPartition
 from penstock.storage.errors import Closed, InvalidTopic
 
@@ -21,6 +22,14 @@ def test_a_topic_is_created_described_and_deleted(client, topic):
     client.delete_topic(topic)
     with pytest.raises(UnknownTopic, match=topic):
         client.topic(topic)
+
+
+def test_a_topic_that_many_make_at_once_is_made_once(url, topic):
+    with connect(url) as client, ThreadPoolExecutor(8) as threads:
+        for number in range(5):
+            name = f"{topic}-{number}"
+            made = list(threads.map(lambda name: client.create_topic(name, if_missing=True), [name] * 8))
+            assert len({each.id for each in made}) == 1
 
 
 def test_settings_change_and_topics_grow(client, topic):

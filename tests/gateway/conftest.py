@@ -1,4 +1,4 @@
-"""A broker and a gateway in processes of their own, and clients of Redis that talk to them."""
+"""A broker and a gateway in processes of their own, and clients of Redis and HTTP that talk to them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ import pytest
 from penstock.broker import ServeConfig
 from support.processes import Serving
 
-NEEDS = "needs the extra gateway and the client redis: pip install '.[dev]'"
+NEEDS = "needs the extra gateway and the clients redis and httpx: pip install '.[dev]'"
+LIBRARIES = ("hiredis", "httptools", "httpx", "redis", "starlette", "uvicorn", "uvloop")
 
 
 class GatewayProcess:
     """`penstock gateway`, as a program runs it."""
 
-    def __init__(self, url: str, *resp: str, options: tuple[str, ...] = ()) -> None:
-        places = [word for address in resp or ("tcp://127.0.0.1:0",) for word in ("--resp", address)]
+    def __init__(self, url: str, *resp: str, http: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> None:
+        asked = [("--resp", address) for address in resp or (() if http else ("tcp://127.0.0.1:0",))]
+        places = [word for place in [*asked, *(("--http", address) for address in http)] for word in place]
         command = [sys.executable, "-m", "penstock", "gateway", "--json", "--url", url, *places, *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.process.stdout is not None
@@ -36,6 +38,10 @@ class GatewayProcess:
     @property
     def port(self) -> int:
         return next(int(url.rpartition(":")[2]) for url in self.ready["resp"] if url.startswith("tcp"))
+
+    @property
+    def http_url(self) -> str:
+        return next(url.replace("tcp", "http", 1) for url in self.ready["http"] if url.startswith("tcp"))
 
     def kill(self) -> None:
         self.process.kill()
@@ -65,9 +71,11 @@ def broker(folder: Path) -> Iterator[Serving]:
 
 @pytest.fixture(scope="session")
 def gateway(broker: Serving, folder: Path) -> Iterator[GatewayProcess]:
-    for name in ("hiredis", "uvloop", "redis"):
+    for name in LIBRARIES:
         pytest.importorskip(name, reason=NEEDS)
-    process = GatewayProcess(broker.url, "tcp://127.0.0.1:0", f"unix://{folder}/r")
+    process = GatewayProcess(
+        broker.url, "tcp://127.0.0.1:0", f"unix://{folder}/r", http=("tcp://127.0.0.1:0", f"unix://{folder}/h")
+    )
     try:
         yield process
     finally:

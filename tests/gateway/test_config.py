@@ -13,7 +13,7 @@ from penstock.transport.errors import InvalidUrl
 
 
 def opened(*resp: str, **more: object) -> list[str]:
-    return [str(url) for url in GatewayConfig(url="unix:///b", resp=resp, **more).addresses()]
+    return [str(url) for url in GatewayConfig(url="unix:///b", resp=resp, **more).addresses()["resp"]]
 
 
 def test_addresses_of_this_machine_are_open_to_all():
@@ -34,8 +34,17 @@ def test_only_sockets_of_redis_clients_can_be_opened():
             opened(place)
 
 
+def test_each_door_has_its_addresses_and_one_without_has_none():
+    found = GatewayConfig(url="unix:///b", http=("tcp://127.0.0.1:0", "unix:///tmp/h")).addresses()
+    assert {door: [str(url) for url in urls] for door, urls in found.items()} == {
+        "http": ["tcp://127.0.0.1:0", "unix:///tmp/h"]
+    }
+    with pytest.raises(InsecureListen):
+        GatewayConfig(url="unix:///b", http=("tcp://0.0.0.0:80",)).addresses()
+
+
 def test_a_config_goes_to_a_child_as_text():
-    config = GatewayConfig(url="unix:///b", resp=("tcp://127.0.0.1:0",), may_create=False)
+    config = GatewayConfig(url="unix:///b", resp=("tcp://127.0.0.1:0",), http=("unix:///h",), may_create=False)
     assert GatewayConfig.from_json(config.to_json()) == config
 
 

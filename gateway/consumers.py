@@ -1,0 +1,81 @@
+"""Topics as queues with named consumers: a consumer has an offset in each partition, and reads from there.
+
+Idea: a consumer of a door is a consumer group without members, so that the offsets outlive the gateway and every
+other client sees them.
+
+Contract: reading does not move an offset; `move` does. A consumer that has none begins at the first record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..broker.errors import UnknownGroup, UnknownPartition
+from ..clients.errors import InvalidArgument
+from ..storage.errors import OutOfBounds
+from ..storage.record import Record, record_runs
+from ..storage.recovery import end_offset_of
+from ..transport.messages import Topic
+from .link import BrokerLink, TopicPlace
+from .reading import read
+
+FETCH_BYTES = 1 << 20
+FEW = 100
+FEW_BYTES = 64 << 10
+"""Of one question to the broker: for many records, and where `FEW` are wanted at most."""
+
+TAKEN_BYTES_MAX = 16 << 20
+"""Of batches read for one answer, and one batch more."""
+
+
+async def positions(link: BrokerLink, topic: Topic, consumer: str) -> dict[int, int]:
+    """Where a consumer reads next, by partition: its offset, or the first record that there still is."""
+    try:
+        group = await link.client.group(topic.name, consumer)
+    except UnknownGroup:
+        return {partition.partition: partition.first for partition in topic.partitions}
+    cursors = {partition.partition: partition.cursor for partition in group.partitions}
+    return {each.partition: max(cursors.get(each.partition, -1), each.first) for each in topic.partitions}
+
+
+async def move(link: BrokerLink, topic: Topic, consumer: str, offsets: Mapping[int, int]) -> None:
+    """Move offsets of a consumer, which makes a new one. Raises InvalidArgument for one behind the end, GroupActive."""
+    ends = {partition.partition: partition.end for partition in topic.partitions}
+    for partition, offset in offsets.items():
+        if partition in ends and offset > ends[partition]:
+            raise InvalidArgument(f"offset {offset} is behind the end of the topic, which is {ends[partition]}")
+    await link.client.commit_group(topic.name, consumer, offsets, id=topic.topic.hex())
+
+
+def start(topic: Topic, partition: int, offset: int | None) -> int:
+    """Where to read a partition from: `offset`, or the first record. Raises UnknownPartition, OutOfBounds."""
+    if partition >= len(topic.partitions):
+        raise UnknownPartition(f"topic {topic.name} has {len(topic.partitions)} partitions, numbered from 0")
+    place = TopicPlace(topic, partition)
+    if offset is not None and not place.first <= offset <= place.end:
+        bounds = f"offsets from {place.first} to {place.end}"
+        raise OutOfBounds(f"partition {partition} of topic {topic.name} has {bounds}, not {offset}")
+    return place.first if offset is None else offset
+
+
+async def take(
+    link: BrokerLink, topic: Topic, starts: Mapping[int, int], max_records: int
+) -> tuple[list[Record], dict[int, int]]:
+    """Records from `starts` on, and the offsets behind them.
+
+    Partitions with more left come first, so that none is left behind for good.
+    """
+    found: list[Record] = []
+    nexts, size = dict(starts), 0
+    most_bytes = FEW_BYTES if max_records <= FEW else FETCH_BYTES
+    for place in sorted((TopicPlace(topic, each) for each in starts), key=lambda p: starts[p.partition] - p.end):
+        number, start = place.partition, starts[place.partition]
+        end = min(place.end, start + max_records - len(found))
+        async for batch in read(link, place, start, end, most_bytes):
+            for run in record_runs(batch, start, number):
+                found += [record for record in run if record.offset < end]
+            nexts[number] = max(nexts[number], min(end_offset_of(batch), end))
+            size += batch.batch_bytes
+            if size > TAKEN_BYTES_MAX:
+                return found, nexts
+    return found, nexts

@@ -1,0 +1,226 @@
+"""Dispatch: finds the operation of a request, reads it within bounds, and answers it.
+
+Idea: one endpoint per path, which holds the rows of its methods. Starlette routes paths, and everything else is here,
+because its requests and responses cost as much as the work itself.
+
+Contract: an answer that is an error has a Problem as its body. Bodies and replies of all requests together stay
+within `HELD_BYTES_MAX`. This module alone knows Starlette.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.routing import Route, Router
+
+from ...storage.errors import Error
+from ..authorization import ANYONE
+from .authenticating import principal_of
+from .operation import JSON, ClientLeft, HttpCall, HttpGateway, HttpOperation, Reply, Streamed
+from .problems import Problem, Refusal, problem_of, status_of
+
+log = logging.getLogger("penstock.gateway")
+
+HELD_BYTES_MAX = 256 << 20
+"""Bodies and replies in memory, of all requests."""
+
+PART_BYTES = 256 << 10
+"""A reply leaves in such parts, each when the client has read most of the one before."""
+
+QUERY_FIELDS_MAX = 100
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class HeldBytes:
+    """What all requests hold in memory."""
+
+    def __init__(self, most: int = HELD_BYTES_MAX) -> None:
+        self._left = most
+
+    def take(self, size: int) -> int:
+        """Hold so much more. Returns it. Raises Refusal."""
+        if size > self._left:
+            raise Refusal(429, "too_busy", "the gateway holds as many bytes of requests as it may: try again")
+        self._left -= size
+        return size
+
+    def give(self, size: int) -> None:
+        """Hold so much less."""
+        self._left += size
+
+
+class HttpPath:
+    """The operations of one path. An ASGI application."""
+
+    def __init__(self, door: HttpGateway, held: HeldBytes, rows: Sequence[HttpOperation], body_bytes: int) -> None:
+        self._door = door
+        self._held = held
+        self._body_bytes = body_bytes
+        self._rows = {row.method: (row, _decoder(row)) for row in rows}
+        if "GET" in self._rows:
+            self._rows["HEAD"] = self._rows["GET"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        held = [0]
+        call = HttpCall(self._door, ANYONE, scope["path_params"], dict(scope["headers"]), _leaving(receive))
+        try:
+            found = await self._found(call, scope, receive, held)
+            if isinstance(found, Streamed):
+                await _stream(found, send)
+            else:
+                await _answer(found, send)
+        except ClientLeft:
+            pass
+        finally:
+            self._held.give(held[0])
+            call.close()
+
+    async def _found(self, call: HttpCall, scope: Scope, receive: Receive, held: list[int]) -> Reply | Streamed:
+        """The reply to a request, and the error that it ended with as one. Raises ClientLeft."""
+        try:
+            row, decoder = self._row(scope)
+            if not row.open:
+                call.principal = await principal_of(self._door.users, call.headers)
+            call.asked = _query(row, scope["query_string"])
+            body = await self._body(row, call, receive, held)
+            call.body = body if decoder is None else decoder.decode(body)
+            found = await row.handler(call)
+            if isinstance(found, Streamed):
+                return found
+            reply = found if isinstance(found, Reply) else _json(row, found)
+            held[0] += self._held.take(len(reply.body))
+            return reply
+        except ClientLeft:
+            raise
+        except Exception as error:
+            return _failed(error, self._rows)
+
+    def _row(self, scope: Scope) -> tuple[HttpOperation, msgspec.json.Decoder[Any] | None]:
+        found = self._rows.get(scope["method"])
+        if found is None:
+            raise Refusal(405, "no_such_method", f"{scope['path']} takes {', '.join(self._rows)}")
+        return found
+
+    async def _body(self, row: HttpOperation, call: HttpCall, receive: Receive, held: list[int]) -> bytes:
+        """The body of a request, if its operation takes one. Raises Refusal, ClientLeft."""
+        declared = call.headers.get(b"content-length", b"0")
+        if row.takes and call.content_type not in row.takes:
+            shown = call.content_type or "nothing"
+            raise Refusal(415, "unsupported_media_type", f"{row.name} takes {', '.join(row.takes)}, not {shown}")
+        if int(declared) > self._body_bytes:
+            raise self._too_large()
+        parts: list[bytes] = []
+        size, more = 0, True
+        while more:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                raise ClientLeft
+            part, more = event.get("body", b""), event.get("more_body", False)
+            size += len(part)
+            if size > self._body_bytes:
+                raise self._too_large()
+            if row.takes:
+                held[0] += self._held.take(len(part))
+                parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _too_large(self) -> Refusal:
+        return Refusal(413, "body_too_large", f"a body has at most {self._body_bytes} bytes: send it in parts")
+
+
+def application(
+    door: HttpGateway, rows: Sequence[HttpOperation], body_bytes: int, held: HeldBytes | None = None
+) -> Router:
+    """The ASGI application of a table of operations."""
+    paths = dict.fromkeys(row.path for row in rows)
+    holding = held or HeldBytes()
+    routes = [
+        Route(path, HttpPath(door, holding, [row for row in rows if row.path == path], body_bytes)) for path in paths
+    ]
+    return Router(routes, redirect_slashes=False, default=_not_found)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    await _answer(_problem(404, Problem("no_such_path", "there is nothing at this path: see /docs", False)), send)
+
+
+def _decoder(row: HttpOperation) -> msgspec.json.Decoder[Any] | None:
+    return None if row.body is None else msgspec.json.Decoder(row.body)
+
+
+def _query(row: HttpOperation, query: bytes) -> Any:
+    if not query:
+        return row.query()
+    try:
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
+    except ValueError as error:
+        raise Refusal(400, "invalid_request", f"the query cannot be read: {error}") from None
+    return msgspec.convert(dict(pairs), row.query, strict=False)
+
+
+def _leaving(receive: Receive) -> Callable[[], Awaitable[None]]:
+    async def left() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    return left
+
+
+# -- replies ----------------------------------------------------------------------------------------------
+
+
+def _json(row: HttpOperation, found: Any) -> Reply:
+    return Reply(b"" if row.gives is None else _encode(found), JSON, row.status)
+
+
+def _problem(status: int, problem: Problem, *headers: tuple[bytes, bytes]) -> Reply:
+    return Reply(_encode(problem), JSON, status, headers)
+
+
+def _failed(error: Exception, methods: Any) -> Reply:
+    """The answer to a request that failed."""
+    if isinstance(error, Refusal):
+        extra = {
+            401: (b"www-authenticate", b'Basic realm="penstock", charset="UTF-8"'),
+            405: (b"allow", ", ".join(methods).encode()),
+            429: (b"retry-after", b"1"),
+        }
+        return _problem(error.status, error.problem, *filter(None, [extra.get(error.status)]))
+    if isinstance(error, Error):
+        return _problem(status_of(error), problem_of(error))
+    if isinstance(error, (msgspec.DecodeError, UnicodeError)):
+        return _problem(400, Problem("invalid_request", str(error), False))
+    log.error("a request failed inside the gateway", exc_info=error)
+    return _problem(500, Problem("internal", "the gateway failed: its log says how", False))
+
+
+async def _answer(reply: Reply, send: Send) -> None:
+    body = reply.body
+    headers = [*reply.headers]
+    if reply.status != 204:
+        headers += ((b"content-length", b"%d" % len(body)), (b"content-type", reply.media_type.encode()))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    if len(body) > PART_BYTES:
+        for start in range(0, len(body), PART_BYTES):
+            part = body[start : start + PART_BYTES]
+            more = start + PART_BYTES < len(body)
+            await send({"type": "http.response.body", "body": part, "more_body": more})
+    else:
+        await send({"type": "http.response.body", "body": body})
+
+
+async def _stream(found: Streamed, send: Send) -> None:
+    headers = [(b"content-type", found.media_type.encode()), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    async for part in found.parts:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

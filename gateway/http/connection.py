@@ -1,0 +1,137 @@
+"""One connection of an HTTP client: uvicorn's, with bounds on time and size.
+
+Idea: uvicorn bounds neither the head of a request nor the time that a peer takes. What this adds is a time by which the
+peer has to go on, which the door looks at every second, and a count of bytes that brought nothing further.
+
+Contract: a peer that is slow to send a request or to read its answer is cut off. Heads, trailers and the like are
+bounded by `HEAD_BYTES_MAX`, requests that wait for the one before by `PIPELINE_MAX`. Bodies are bounded where they are
+read (app.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from .problems import Problem
+
+HEAD_BYTES_MAX = 64 << 10
+"""Of the head of a request, or of whatever a peer sends that is neither head nor body."""
+
+PIPELINE_MAX = 100
+"""Requests of one connection that wait for the one before."""
+
+HEAD_S = 10.0
+"""From connecting, or from the first byte of a request, to the end of its head."""
+
+BODY_S = 60.0
+"""From the end of the head to the end of the body."""
+
+READ_S = 60.0
+"""For a peer to read some of an answer that waits for it."""
+
+IDLE_S = 75
+"""Between two requests."""
+
+OUT_BYTES_MAX = 256 << 10
+"""Of an answer that waits in the socket before the rest waits."""
+
+NEVER = float("inf")
+
+
+class HttpConnection(HttpToolsProtocol):
+    """See the module.
+
+    Invariant: `_due` is when the peer has used up its time: NEVER while the door owes it an answer that it reads.
+    """
+
+    def __init__(self, config: Config, state: ServerState, closed: Callable[[HttpConnection], None]) -> None:
+        super().__init__(config, state, {})
+        self._closed = closed
+        self._due = NEVER
+        self._idle_bytes = 0  # since anything was complete
+        self._went_on = False
+        self._running: RequestResponseCycle | None = None
+
+    # -- asyncio ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(OUT_BYTES_MAX)
+        self._due = time.monotonic() + HEAD_S
+
+    def data_received(self, data: bytes) -> None:
+        if self._due == NEVER and (self.cycle is None or self.cycle.response_complete):
+            self._due = time.monotonic() + HEAD_S
+        self._went_on = False
+        super().data_received(data)
+        self._idle_bytes = 0 if self._went_on else self._idle_bytes + len(data)
+        if self._idle_bytes > HEAD_BYTES_MAX:
+            self._refuse(431, "head_too_large", f"the head of a request has at most {HEAD_BYTES_MAX} bytes")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._running is not None:  # uvicorn tells the newest request alone
+            self._running.disconnected = True
+            self._running.message_event.set()
+        self._closed(self)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._due = time.monotonic() + READ_S
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._due = NEVER
+
+    # -- httptools ----------------------------------------------------------------------------------------
+
+    def on_headers_complete(self) -> None:
+        self._went_on, self._due = True, time.monotonic() + BODY_S
+        if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > HEAD_BYTES_MAX:
+            self._refuse(431, "head_too_large", f"the head of a request has at most {HEAD_BYTES_MAX} bytes")
+            return
+        super().on_headers_complete()
+        if len(self.pipeline) > PIPELINE_MAX:
+            self.cut()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_body(self, body: bytes) -> None:
+        self._went_on = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._went_on, self._due = True, NEVER
+        super().on_message_complete()
+
+    # -- from the door --------------------------------------------------------------------------------------
+
+    def overdue(self, now: float) -> bool:
+        """Whether the peer has used up its time."""
+        return now >= self._due
+
+    def cut(self) -> None:
+        """Close at once."""
+        self.transport.abort()
+
+    # -- refusals -----------------------------------------------------------------------------------------
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "invalid_http", "these bytes are no request of HTTP")
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Answer a request that cannot be read, and close."""
+        body = msgspec.json.encode(Problem(code, message, False))
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        if not self.transport.is_closing():
+            self.transport.write(STATUS_LINE[status] + head + body)
+            self.transport.close()

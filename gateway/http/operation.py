@@ -1,0 +1,178 @@
+"""A row of the table of operations, and the request that its handler sees.
+
+Idea: one row says a method and a path, what it takes and gives, and who may do it; everything about it is made from the
+row. A handler is a coroutine of a HttpCall. It returns a struct, which leaves as JSON, or bytes with their media type.
+
+Contract: `asked` and `body` have the types that the row says. A handler raises Refusal or penstock's errors. It knows
+no server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from .. import authorization
+from ..authorization import Principal
+from ..link import BrokerLink
+from ..users import Users
+from .problems import Refusal
+
+Tag = Literal["messages", "consumers", "topics", "gateway"]
+
+JSON = "application/json"
+
+
+class NoQuery(Struct, forbid_unknown_fields=True):
+    """Of an operation without parameters."""
+
+
+class HttpGateway(Protocol):
+    """What all requests of a door share."""
+
+    link: BrokerLink
+    users: Users | None
+    may_create: bool
+    ending: asyncio.Future[None]  # done when the gateway drains
+    document: bytes  # OpenAPI
+    page: bytes  # of its operations
+
+
+class ClientLeft(Exception):
+    """The client closed its connection while its request waited."""
+
+
+class HttpCall:
+    """One request."""
+
+    __slots__ = ("_leaves", "_left", "asked", "body", "content_type", "door", "headers", "path", "principal")
+
+    def __init__(
+        self, door: HttpGateway, principal: Principal, path: Mapping[str, str], headers: Mapping[bytes, bytes],
+        leaves: Callable[[], Awaitable[Any]],
+    ) -> None:  # fmt: skip
+        self.door = door
+        self.principal = principal
+        self.path = path
+        self.headers = headers
+        self.content_type = media_type(headers.get(b"content-type", b""))
+        self.asked: Any = None
+        self.body: Any = None
+        self._leaves = leaves
+        self._left: asyncio.Future[Any] | None = None
+
+    @property
+    def link(self) -> BrokerLink:
+        """The way to the broker."""
+        return self.door.link
+
+    def may(self, operation: authorization.Operation, resource: str) -> None:
+        """Raise Refusal unless the principal may do this."""
+        if not authorization.authorize(self.principal, operation, resource):
+            about = resource or "all topics"
+            raise Refusal(403, "forbidden", f"user {self.principal.name} has no permission to {operation} {about}")
+
+    @property
+    def ends(self) -> bool:
+        """Whether the gateway drains: nothing should wait any more."""
+        return self.door.ending.done()
+
+    async def wait(self, waiting: Awaitable[Any]) -> None:
+        """Wait for something that may never come; given up when the gateway drains.
+
+        Raises ClientLeft, and what `waiting` raises.
+        """
+        if self._left is None:
+            self._left = asyncio.ensure_future(self._leaves())
+        task = asyncio.ensure_future(waiting)
+        try:
+            await asyncio.wait([task, self._left, self.door.ending], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+        if task.done():
+            task.result()
+        if self._left.done():
+            raise ClientLeft
+
+    def close(self) -> None:
+        """End what still listens for the client to leave."""
+        if self._left is not None:
+            self._left.cancel()
+
+    def accepted(self, *media_types: str) -> str:
+        """The first of these that the client prefers; the first one if it names none of them."""
+        wanted = self.headers.get(b"accept", b"").decode("latin-1").lower()
+        return next((each for each in preferences(wanted) if each in media_types), media_types[0])
+
+
+class Reply(Struct, frozen=True):
+    """Bytes as they leave."""
+
+    body: bytes
+    media_type: str = JSON
+    status: int = 200
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Streamed(Struct, frozen=True):
+    """A reply that goes on until the client leaves or the parts end."""
+
+    parts: AsyncIterator[bytes]
+    media_type: str
+
+
+Handler = Callable[[HttpCall], Awaitable[Any]]
+
+
+class HttpOperation(Struct, frozen=True, kw_only=True):
+    """One row. `takes` are media types of the body; JSON of them has the shape `body`."""
+
+    method: str
+    path: str
+    name: str  # in programs: operationId
+    tag: Tag
+    summary: str
+    handler: Handler
+    query: type[Struct] = NoQuery
+    takes: tuple[str, ...] = ()
+    body: Any = None  # the type of a JSON body, decoded before the handler is called; None: the handler sees bytes
+    shows: Any = None  # the type of a JSON body that the handler decodes
+    gives: Any = None  # the type of the reply; None: no content
+    also_gives: tuple[str, ...] = ()  # media types beside JSON
+    headers: tuple[tuple[str, str], ...] = ()  # request headers that it reads, each with a sentence
+    status: int = 200
+    about: str = ""  # more than the summary
+    open: bool = False  # without authentication
+
+    @property
+    def shape(self) -> Any:
+        """The type of a JSON body."""
+        return self.shows if self.body is None else self.body
+
+    @property
+    def gives_what(self) -> str:
+        """The media types of the reply."""
+        given = () if self.gives is None else (JSON,)
+        return ", ".join((*given, *self.also_gives)) or "no content"
+
+
+def media_type(header: bytes) -> str:
+    """A media type without its parameters."""
+    return header.partition(b";")[0].strip().lower().decode("latin-1")
+
+
+def preferences(accept: str) -> list[str]:
+    """The media types of an Accept header, the most wanted first."""
+    found = []
+    for place, each in enumerate(accept.split(",")[:50]):
+        name, _, rest = each.partition(";")
+        weight = next((part.partition("=")[2] for part in rest.split(";") if part.strip().startswith("q=")), "1")
+        try:
+            found.append((-float(weight), place, name.strip()))
+        except ValueError:
+            continue
+    return [name for weight, _, name in sorted(found) if weight < 0]

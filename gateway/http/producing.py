@@ -1,0 +1,103 @@
+"""Appending messages: one, many, lines, or bytes as they are.
+
+Idea: the media type of the body says what it holds: a message or a list of them as JSON, one on each line as NDJSON,
+a value on each line as plain text, or the bytes of one value.
+
+Contract: an acknowledgement means what that of the topic means. An error stops a request with many messages, and those
+before it may be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ..appending import RecordRun
+from ..sending import Outgoing, append_all, append_values
+from .operation import JSON, HttpCall, HttpOperation
+from .problems import Refusal
+from .shapes import MessagePlaces, MessageRun, NewMessage, Partition
+
+LINES = "application/x-ndjson"
+TEXT = "text/plain"
+BYTES = "application/octet-stream"
+
+HEADER = b"penstock-header-"
+"""What a header of a request begins with that is a header of the message."""
+
+
+class ProduceQuery(Struct, forbid_unknown_fields=True):
+    """Of messages whose body does not say it."""
+
+    partition: Annotated[Partition, Meta(description="Where all of them go, instead of by key.")] | None = None
+    key: Annotated[str, Meta(description="Of plain text and bytes.")] | None = None
+
+
+_one_or_many = msgspec.json.Decoder(NewMessage | list[NewMessage])
+_each_line = msgspec.json.Decoder(NewMessage)
+
+
+async def produce(call: HttpCall) -> MessagePlaces:
+    """Append what the body holds."""
+    name = call.path["queue"]
+    call.may("write", name)
+    if call.content_type in (TEXT, BYTES):
+        placed = await _append_bytes(call, name)
+    else:
+        messages = _each_line.decode_lines(call.body) if call.content_type == LINES else _list(call.body)
+        if not messages:
+            raise Refusal(400, "invalid_request", "the body has no message")
+        partition = call.asked.partition
+        records = [outgoing(message, partition) for message in messages]
+        placed = await append_all(call.link, call.principal, name, records, create=call.door.may_create)
+    return _places(placed)
+
+
+def _list(body: bytes) -> list[NewMessage]:
+    found = _one_or_many.decode(body)
+    return found if isinstance(found, list) else [found]
+
+
+async def _append_bytes(call: HttpCall, name: str) -> Sequence[RecordRun]:
+    key = None if call.asked.key is None else call.asked.key.encode()
+    headers = {
+        header[len(HEADER) :].decode(): content for header, content in call.headers.items() if header.startswith(HEADER)
+    }
+    partition, create = call.asked.partition, call.door.may_create
+    if call.content_type == BYTES:
+        record = Outgoing(call.body, key, headers or None, None, partition)
+        return await append_all(call.link, call.principal, name, [record], create=create)
+    values = call.body.removesuffix(b"\n").split(b"\n")
+    keys = None if key is None else [key] * len(values)
+    return await append_values(call.link, call.principal, name, values, keys, partition, create=create)
+
+
+def outgoing(message: NewMessage, partition: int | None) -> Outgoing:
+    """A message as a record; `partition` if it does not say its own. Raises InvalidArgument."""
+    return Outgoing(
+        message.bytes_of_value(), message.bytes_of_key(), message.bytes_of_headers(), message.timestamp,
+        partition if message.partition is None else message.partition,
+    )  # fmt: skip
+
+
+def _places(placed: Sequence[RecordRun]) -> MessagePlaces:
+    return MessagePlaces(
+        sum(run.count for run in placed), [MessageRun(run.partition, run.first, run.count) for run in placed]
+    )
+
+
+OPERATIONS = [
+    HttpOperation(
+        method="POST", path="/api/v1/queues/{queue}/messages", name="produce", tag="messages", handler=produce,
+        summary="Append messages to a queue, which is made if it is not there",
+        about="A JSON body is a message or a list of messages, NDJSON has one on each line. Each line of plain text is "
+        "the value of one message. Other bytes are the value of one message, which has those headers of the request "
+        "that begin with `Penstock-Header-`, in lower case. The answer comes when everything is committed: fsynced, "
+        "unless the topic has `commit=written`. Of many messages, those before one that fails may be there.",
+        query=ProduceQuery, takes=(JSON, LINES, TEXT, BYTES), shows=NewMessage | list[NewMessage],
+        gives=MessagePlaces, status=201,
+    ),
+]  # fmt: skip

@@ -1,0 +1,86 @@
+"""Administration of topics: making, changing and deleting them.
+
+Contract: settings are those of `penstock topic create`, and the broker checks them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...clients.descriptions import Topic
+from ..authorization import authorize
+from .operation import JSON, HttpCall, HttpOperation
+from .shapes import NewTopic, PartitionInfo, TopicChange, TopicInfo
+
+
+async def list_topics(call: HttpCall) -> list[TopicInfo]:
+    """Those that the principal may read."""
+    topics = await call.link.client.topics()
+    return [topic_info(topic) for topic in topics if authorize(call.principal, "read", topic.name)]
+
+
+async def create_topic(call: HttpCall) -> TopicInfo:
+    wanted: NewTopic = call.body
+    call.may("manage", wanted.name)
+    steps = call.link.verbs.create_topic(wanted.name, wanted.partitions, wanted.if_missing, _given(wanted.settings))
+    await call.link.driver.run(steps)
+    return topic_info(await call.link.client.topic(wanted.name))
+
+
+async def get_topic(call: HttpCall) -> TopicInfo:
+    call.may("read", call.path["topic"])
+    return topic_info(await call.link.client.topic(call.path["topic"]))
+
+
+async def alter_topic(call: HttpCall) -> TopicInfo:
+    name, change = call.path["topic"], call.body
+    call.may("manage", name)
+    await call.link.driver.run(call.link.verbs.alter_topic(name, change.partitions or 0, _given(change.settings)))
+    topic = await call.link.client.topic(name)
+    call.link.forget(bytes.fromhex(topic.id))
+    return topic_info(topic)
+
+
+async def delete_topic(call: HttpCall) -> None:
+    name = call.path["topic"]
+    call.may("manage", name)
+    topic = await call.link.client.topic(name)
+    call.link.forget(bytes.fromhex(topic.id))
+    await call.link.client.delete_topic(name)
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return dict(settings)
+
+
+def topic_info(topic: Topic) -> TopicInfo:
+    """A topic as a reply has it."""
+    partitions = [
+        PartitionInfo(each.partition, each.first, each.end, each.size_bytes, each.unavailable or each.state)
+        for each in topic.partitions
+    ]
+    return TopicInfo(topic.name, topic.id, topic.settings, partitions)
+
+
+OPERATIONS = [
+    HttpOperation(
+        method="GET", path="/api/v1/topics", name="listTopics", tag="topics", handler=list_topics,
+        summary="All topics, with their settings and partitions", gives=list[TopicInfo],
+    ),
+    HttpOperation(
+        method="POST", path="/api/v1/topics", name="createTopic", tag="topics", handler=create_topic,
+        summary="Make a topic", takes=(JSON,), body=NewTopic, gives=TopicInfo, status=201,
+    ),
+    HttpOperation(
+        method="GET", path="/api/v1/topics/{topic}", name="getTopic", tag="topics", handler=get_topic,
+        summary="One topic", gives=TopicInfo,
+    ),
+    HttpOperation(
+        method="PATCH", path="/api/v1/topics/{topic}", name="alterTopic", tag="topics", handler=alter_topic,
+        summary="Change settings of a topic, or add partitions", takes=(JSON,), body=TopicChange, gives=TopicInfo,
+    ),
+    HttpOperation(
+        method="DELETE", path="/api/v1/topics/{topic}", name="deleteTopic", tag="topics", handler=delete_topic,
+        summary="Delete a topic with its messages and consumers", status=204,
+    ),
+]  # fmt: skip

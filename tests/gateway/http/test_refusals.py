@@ -1,0 +1,114 @@
+"""What the door refuses: each status means one thing, and every error says what to do."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.broker import errors as broker_errors
+from penstock.clients import errors as client_errors
+from penstock.gateway.http.problems import PHRASES, Problem, problem_of, status_of
+from penstock.storage import errors
+from penstock.transport import errors as transport_errors
+
+JSON = {"content-type": "application/json"}
+
+
+def refused(answer, status: int, code: str, *, retryable: bool = False) -> str:
+    found = answer.json()
+    assert (answer.status_code, found["code"], found["retryable"]) == (status, code, retryable), answer.text
+    assert answer.headers["content-type"] == "application/json"
+    assert set(found) == {"code", "message", "retryable"}
+    return found["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[]", b"1", b'{"value": 1}', b"{}", b'{"value": "a", "json": 1}', b'{"value": "a", "other": 1}',
+        b'{"value": "a", "value_base64": "YQ=="}', b'{"value_base64": "%"}', b'{"value": "\xff"}', b'{"json": {}',
+        b'{"value": "a", "key": "a", "key_base64": "YQ=="}', b'{"value": "\\ud800"}', b'[{"value": "a"}, {}]',
+        b'{"value": "a", "headers": {"a": "1"}, "headers_base64": {"a": "YQ=="}}', b'{"value": "a", "headers": 1}',
+        b'{"value": "a", "partition": -1}', b'{"value": "a", "timestamp": 1e300}',
+    ],
+)  # fmt: skip
+def test_a_malformed_message_is_400(http, key, body):
+    assert http.post(f"/api/v1/queues/{key}/messages", content=body, headers=JSON).status_code == 400
+    assert http.get(f"/api/v1/queues/{key}").status_code == 404
+
+
+def test_other_malformed_requests_are_400(http, key):
+    http.post(f"/api/v1/queues/{key}/messages", json={"value": "x"})
+    path, own = f"/api/v1/queues/{key}/messages", f"/api/v1/queues/{key}/consumers/me"
+    for query in ("max_messages=0", "max_messages=10001", "timeout_ms=60001", "timeout_ms=x", "typo=1", "offset=-1"):
+        refused(http.get(f"{path}?{query}"), 400, "invalid_request")
+    refused(http.get(path, params={"a": ["1"] * 200}), 400, "invalid_request")
+    refused(http.post(f"{own}/commit", json={"next": {"0": 2}}), 400, "invalid_argument")
+    refused(http.post(f"{own}/commit", json={"next": {}}), 400, "invalid_request")
+    refused(http.post(f"{own}/seek", json={"to": "yesterday"}), 400, "invalid_argument")
+    assert "zone" in refused(http.post(f"{own}/seek", json={"to": "2026-01-01T00:00:00"}), 400, "invalid_argument")
+    refused(http.post("/api/v1/topics", json={"name": "a b"}), 400, "invalid_topic")
+    refused(http.post("/api/v1/topics", json={"name": key + "s", "settings": {"no": 1}}), 400, "invalid_settings")
+    refused(http.get(path, params={"partition": 1}), 404, "unknown_partition")
+
+
+def test_what_is_not_there_is_404(http, key):
+    refused(http.get(f"/api/v1/queues/{key}"), 404, "unknown_topic")
+    refused(http.get(f"/api/v1/queues/{key}/messages"), 404, "unknown_topic")
+    refused(http.post(f"/api/v1/queues/{key}/consumers/me/commit", json={"next": {"0": 0}}), 404, "unknown_topic")
+    refused(http.get("/nowhere"), 404, "no_such_path")
+    http.post(f"/api/v1/queues/{key}/messages", json={"value": "x"})
+    refused(http.get(f"/api/v1/queues/{key}/consumers/me"), 404, "unknown_group")
+    refused(http.get(f"/api/v1/queues/{key}/messages", params={"offset": 9}), 404, "out_of_bounds")
+    refused(http.post(f"/api/v1/queues/{key}/consumers/me/commit", json={"next": {"1": 0}}), 404, "unknown_partition")
+    refused(http.post(f"/api/v1/queues/{key}/messages", json={"value": "x", "partition": 1}), 404, "unknown_partition")
+
+
+def test_a_method_that_a_path_has_not_is_405(http, key):
+    answer = http.put(f"/api/v1/queues/{key}")
+    refused(answer, 405, "no_such_method")
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
+def test_a_conflict_is_409(http, key, native):
+    http.post(f"/api/v1/queues/{key}/messages", json={"value": "x"})
+    refused(http.post("/api/v1/topics", json={"name": key}), 409, "topic_exists")
+    with native.consumer(key, group="me"):
+        refused(http.post(f"/api/v1/queues/{key}/consumers/me/commit", json={"next": {"0": 0}}), 409, "group_active")
+
+
+def test_what_is_too_large_is_413(http, key):
+    http.post("/api/v1/topics", json={"name": key, "settings": {"max_record_bytes": 1000}})
+    path = f"/api/v1/queues/{key}/messages"
+    refused(http.post(path, json={"value": "x" * 1001}), 413, "record_too_large")
+    refused(http.post(path, json=[{"value": "x" * 1001}] * 100), 413, "record_too_large")
+    assert http.post(path, json={"value": "x" * 1000}).status_code == 201
+    refused(http.post(path, content=b"x" * (33 << 20), headers=JSON), 413, "body_too_large")
+    assert http.get("/health").status_code == 200  # on the same connection
+
+
+def test_a_media_type_that_is_not_taken_is_415(http, key):
+    for kind in ("application/xml", "application/x-www-form-urlencoded", ""):
+        refused(
+            http.post(f"/api/v1/queues/{key}/messages", content=b"x", headers={"content-type": kind}),
+            415, "unsupported_media_type",
+        )  # fmt: skip
+
+
+def test_every_error_of_penstock_has_a_status_that_is_documented():
+    loaded = (errors, broker_errors, client_errors, transport_errors)
+    kinds = {kind for module in loaded for kind in vars(module).values() if isinstance(kind, type)}
+    found = {kind.code: status_of(kind("it failed")) for kind in kinds if issubclass(kind, errors.Error)}
+    assert set(found.values()) <= set(PHRASES)
+    wanted = {
+        "invalid_argument": 400, "invalid_topic": 400, "invalid_settings": 400, "invalid_request": 400,
+        "too_much_asked": 400, "unknown_topic": 404, "unknown_group": 404, "unknown_task": 404, "task_forgotten": 404,
+        "out_of_bounds": 404, "topic_exists": 409, "group_active": 409, "lease_lost": 409, "unknown_lease": 409,
+        "record_too_large": 413, "batch_too_large": 413, "message_too_large": 413, "limit_reached": 429,
+        "unavailable": 503, "no_leader": 503, "timed_out": 503, "poisoned": 503, "storage_full": 503, "corrupt": 503,
+        "closed": 503,
+    }  # fmt: skip
+    assert {code: found[code] for code in wanted} == wanted
+
+
+def test_a_problem_says_whether_waiting_helps():
+    assert problem_of(client_errors.TimedOut("late")) == Problem("timed_out", "late", True)
+    assert problem_of(errors.Poisoned("gone")) == Problem("poisoned", "gone", False)
