@@ -51,6 +51,7 @@ type: dev ## pyright on the tree as it is shipped
 
 dev:
 	@.ci/environment .venv dev
+	@.ci/redis-tests .venv
 
 java:
 	@.ci/java

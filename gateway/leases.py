@@ -16,6 +16,8 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from msgspec import structs
+
 from ..clients.connection.connection import expect
 from ..clients.errors import TimedOut
 from ..storage.errors import Error, InvalidBatch
@@ -25,11 +27,15 @@ from ..transport.queue_messages import (
     Counted,
     Lease,
     Leased,
+    ListPending,
+    ListWorkers,
+    PendingRecords,
     Settle,
     Settled,
     SettleRecords,
     SettleTasks,
     Verb,
+    Workers,
 )
 from .asking import Asked, ask
 from .link import BrokerLink, TopicPlace
@@ -192,3 +198,55 @@ async def settle(link: BrokerLink, place: TopicPlace, group: str, offsets: Seque
 
 def _settling(topic: bytes, group: str, verb: Verb, part: list[tuple[int, int]], request: int) -> SettleRecords:
     return SettleRecords(request, topic, group, verb, part)
+
+
+# -- what workers have -------------------------------------------------------------------------------------
+
+
+class Holding(NamedTuple):
+    """A record that a worker has. `given_us` is since when, -1 if that is not known."""
+
+    offset: int
+    worker: str
+    given_us: int
+    attempt: int
+
+
+async def held(
+    link: BrokerLink, place: TopicPlace, group: str, most: int, *, start: int = 0, end: int = -1,
+    worker: str | None = None, min_idle_ms: int = 0,
+) -> tuple[list[Holding], int]:  # fmt: skip
+    """The first records of a place that workers have, and the broker's time in microseconds. Raises UnknownGroup.
+
+    `start` and `end` (-1: all) are offsets; `worker` and `min_idle_ms` choose.
+    """
+    found: list[Holding] = []
+    topic, now_us = place.topic, 0
+    while start >= 0 and len(found) < most:
+        wanted = ListPending(
+            0, topic.topic, group, place.partition, most - len(found), start, end, worker, min_idle_ms
+        )  # fmt: skip
+        answer, _ = await ask(
+            link.driver, partial(_numbered, wanted), PendingRecords, f"listing leased records of topic {topic.name}"
+        )
+        for run in answer.runs:
+            offsets = range(run.offset, run.offset + run.count)
+            found += [Holding(offset, run.worker, run.given_us, run.attempt) for offset in offsets]
+        start, now_us = answer.next_offset, answer.now_us
+    return found, now_us
+
+
+async def workers(link: BrokerLink, place: TopicPlace, group: str) -> Workers:
+    """What the workers of a group have. Raises UnknownGroup."""
+    return (
+        await ask(
+            link.driver,
+            lambda request: ListWorkers(request, place.topic.topic, group),
+            Workers,
+            f"listing the workers of group {group} of topic {place.topic.name}",
+        )
+    )[0]
+
+
+def _numbered(wanted: ListPending, request: int) -> ListPending:
+    return structs.replace(wanted, request=request)

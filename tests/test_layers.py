@@ -130,7 +130,7 @@ ORDER = {
         *("refusals", "replies", "parsing", "requests", "names", "entries", "tickets"),
         *("command", "places", "appends"),
         # commands
-        *("basic", "transactions", "keys", "streams", "inspecting", "groups", "topics", "table"),
+        *("basic", "transactions", "keys", "streams", "inspecting", "groups", "pending", "topics", "table"),
         *("connection", "server", ""),
     ],
     "penstock.clients": [

@@ -38,6 +38,11 @@ FIRST = EntryId(0, 0)
 LAST = EntryId(_PART_MAX, _PART_MAX)
 
 
+def id_text(time_ms: int, offset: int) -> bytes:
+    """An id as clients see it. A record that is gone, of which no time is known, has the time 0."""
+    return b"%d-%d" % (max(time_ms, 0), offset)
+
+
 def entry_id(text: bytes, missing_offset: int) -> EntryId:
     """An id as a client writes it; without an offset it has `missing_offset`. Raises CommandRefused."""
     found = _ID.fullmatch(text)

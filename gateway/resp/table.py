@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import basic, groups, inspecting, keys, streams, topics, transactions
+from . import basic, groups, inspecting, keys, pending, streams, topics, transactions
 from .command import Command
 
 _ROWS = [
@@ -15,6 +15,7 @@ _ROWS = [
     *streams.COMMANDS,
     *inspecting.COMMANDS,
     *groups.COMMANDS,
+    *pending.COMMANDS,
     *topics.COMMANDS,
 ]
 

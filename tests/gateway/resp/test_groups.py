@@ -154,6 +154,42 @@ def test_partitions_of_a_topic_share_a_group(resp, native, key):
     assert native.queue(key, "g").in_flight == 2
 
 
+# -- what consumers have -----------------------------------------------------------------------------------
+
+
+def test_what_consumers_have_in_numbers(redis, resp, key, ten):
+    assert resp.xpending(key, "g") == {"pending": 0, "min": None, "max": None, "consumers": []}
+    get(resp, "a", key, count=2)
+    get(resp, "b", key, count=4)
+    resp.xack(key, "g", ten[0])
+    each = [{"name": b"a", "pending": 1}, {"name": b"b", "pending": 4}]
+    assert resp.xpending(key, "g") == {"pending": 5, "min": ten[1], "max": ten[5], "consumers": each}
+    for wrong in ((key, "none"), (key + "none", "g")):
+        with pytest.raises(redis.ResponseError, match="No such key"):
+            resp.xpending(*wrong)
+
+
+def test_what_consumers_have_in_a_list(resp, key, ten):
+    get(resp, "a", key, count=2)
+    get(resp, "b", key, count=4)
+
+    def listed(lowest: Any = "-", highest: Any = "+", count: int = 100, **how: Any) -> list[bytes]:
+        return [each["message_id"] for each in resp.xpending_range(key, "g", lowest, highest, count, **how)]
+
+    assert listed() == ten[:6]
+    assert listed(count=3) == ten[:3]
+    assert listed(count=0) == []
+    assert listed(consumername="b") == ten[2:6]
+    assert listed(consumername="none") == []
+    assert listed(ten[1], ten[4]) == ten[1:5]
+    assert listed(b"(" + ten[1], b"(" + ten[4]) == ten[2:4]
+    assert listed(ten[4], ten[1]) == listed("+", "-") == listed(ten[6]) == []
+    assert listed(idle=3_600_000) == []
+    (one,) = resp.xpending_range(key, "g", ten[0], ten[0], 1)
+    assert (one["consumer"], one["times_delivered"]) == (b"a", 1)
+    assert 0 <= one["time_since_delivered"] < 60_000
+
+
 # -- waiting -----------------------------------------------------------------------------------------------
 
 
@@ -267,6 +303,7 @@ def test_a_transaction_does_not_wait(resp, key):
         (["XREADGROUP", "GROUP", "g", "c", "COUNT", "x", "STREAMS", "k", ">"], "not an integer"),
         (["XREADGROUP", "GROUP", "g", b"\xff", "STREAMS", "k", ">"], "has to be UTF-8"),
         (["XACK", "k", "g", "x"], "Invalid stream ID"),
+        (["XPENDING", "not-there", "g", "-", "+"], "No such key"),
         (["XINFO", "GROUPS", "not-there"], "no such key"),
         (["XINFO", "NOPE", "k"], "XINFO STREAM key"),
     ],
