@@ -68,7 +68,7 @@ ORDER = {
         *("appending", "order", "log", "background_sync", "following", "embedded", "jobs", "log_store", ""),
     ],
     "penstock.transport": [
-        *("errors", "message", "names", "url", "partitioner"),
+        *("errors", "message", "names", "url", "murmur2", "partitioner"),
         # messages and sessions
         *(
             "queue_messages",

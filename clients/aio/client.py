@@ -226,8 +226,8 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
             if_missing: a topic of this name that is there already is no error, unless what is given differs from it.
             settings: commit="durable" | "written", segment_bytes, retention_s, retention_bytes, retention_records,
                 retain_unread, codec="none" | "lz4" | "zstd", max_record_bytes, dedup="drop" | "replace" | "extend"
-                (what a second record of a dedup key does), dedup_window_s. Sizes like "64MB", times like "7d" or
-                timedelta.
+                (what a second record of a dedup key does), dedup_window_s, partitioner="xxh3" | "murmur2" (the hash by
+                which keys choose partitions). Sizes like "64MB", times like "7d" or timedelta.
 
         Raises: TopicExists, InvalidTopic, InvalidSettings.
         """

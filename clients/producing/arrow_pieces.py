@@ -20,7 +20,7 @@ from ...storage.arrow_headers import as_headers
 from ...storage.arrow_numbers import array_of, filled, numbers_of, present_in, value_offsets
 from ...storage.encoding import pack_headers
 from ...storage.errors import InvalidBatch
-from ...transport.partitioner import grouped, partitions_of
+from ...transport.partitioner import grouped
 from ...transport.producer_session import TARGET_BYTES
 from ..arguments.quantities import event_time
 from ..errors import InvalidArgument
@@ -242,18 +242,18 @@ def _by_key(keys: pa.Array, shape: Shape) -> np.ndarray:
     if shape.partitions == 1:
         return np.zeros(len(keys), np.int64)
     if not keys.null_count:
-        return _hashed(keys, shape.partitions)
+        return _hashed(keys, shape)
     found = np.full(len(keys), shape.partitions)
-    found[present_in(keys)] = _hashed(keys.drop_null(), shape.partitions)
+    found[present_in(keys)] = _hashed(keys.drop_null(), shape)
     return found
 
 
-def _hashed(keys: pa.Array, partitions: int) -> np.ndarray:
+def _hashed(keys: pa.Array, shape: Shape) -> np.ndarray:
     sample = keys.slice(0, SAMPLE)
     if 16 * len(sample.unique()) > 15 * len(sample):
-        return partitions_of(keys.to_pylist(), partitions)
+        return shape.partitioner.of_each(keys.to_pylist(), shape.partitions)
     different = keys.dictionary_encode()
-    return partitions_of(different.dictionary.to_pylist(), partitions)[numbers_of(different.indices)]
+    return shape.partitioner.of_each(different.dictionary.to_pylist(), shape.partitions)[numbers_of(different.indices)]
 
 
 def _even(rows: pa.RecordBatch, wanted: int) -> Iterator[tuple[pa.RecordBatch, int]]:

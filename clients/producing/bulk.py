@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage.batch import encode
 from ...storage.errors import InvalidBatch
-from ...transport.partitioner import split_by_partition
 from ...transport.producer_session import TARGET_BYTES
 from ..errors import InvalidArgument
 from .arrow_data import is_arrow
@@ -82,7 +81,7 @@ def _keyed_pieces(
             raise InvalidArgument(
                 f"{len(block) - len(chosen)} records or more have no key: give one (or None) for each"
             )
-        for number, records, their_keys in _split(block, chosen, shape.partitions, partition):
+        for number, records, their_keys in _split(block, chosen, shape, partition):
             for part in _halved(records, their_keys, _size(records, their_keys), TARGET_BYTES):
                 yield _piece(number, *part, shape)
     if next(rest, rest) is not rest:
@@ -90,10 +89,10 @@ def _keyed_pieces(
 
 
 def _split(
-    values: Sequence[Any], keys: list[bytes | None], partitions: int, partition: int | None
+    values: Sequence[Any], keys: list[bytes | None], shape: Shape, partition: int | None
 ) -> Iterator[tuple[int | None, Sequence[Any], list[bytes | None] | None]]:
     """Records by partition; records without a key may go to any."""
-    if partition is not None or partitions == 1:
+    if partition is not None or shape.partitions == 1:
         yield partition or 0, values, keys
         return
     keyed = [index for index, key in enumerate(keys) if key is not None] if None in keys else range(len(keys))
@@ -101,7 +100,7 @@ def _split(
         yield None, [value for value, key in zip(values, keys, strict=True) if key is None], None
     found = [key for key in keys if key is not None]
     try:
-        split = split_by_partition(found, partitions)
+        split = shape.partitioner.split(found, shape.partitions)
     except TypeError as error:
         raise InvalidBatch(f"keys must be bytes ({error}); text needs .encode()") from None
     for number, positions in split:

@@ -14,14 +14,13 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from xxhash import xxh3_64_intdigest
 
-from ...broker.errors import UnknownPartition
+from ...broker.errors import UnknownPartition, UnsupportedVersion
 from ...storage import forks
 from ...storage.batch import Codec, Kind
 from ...storage.errors import Closed, InvalidBatch
 from ...transport.messages import Failure, ProducerOpened, Topic
-from ...transport.partitioner import Sticky
+from ...transport.partitioner import PARTITIONERS, Partitioner, Sticky
 from ...transport.producer_session import TARGET_BYTES, ProducerSession
 from ..arguments.checking import one_of
 from ..arguments.quantities import Duration, event_time
@@ -64,7 +63,8 @@ class ProducerCore:
         self.jammed: PartitionSender | None = None
         count = len(topic.partitions)
         largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
-        self.shape = Shape(count, self.codec, largest, topic.name, kind=self.kind)
+        self.shape = Shape(count, self.codec, largest, topic.name, _partitioner(topic), kind=self.kind)
+        self._hash = self.shape.partitioner.hash
         self.window_bytes = window_bytes
         self._look = shell.glance
         self._largest = largest
@@ -176,7 +176,7 @@ class ProducerCore:
             return self.sender(partition)
         if key is None:
             return self._current
-        return self.senders[xxh3_64_intdigest(key) % len(self.senders)]
+        return self.senders[self._hash(key) % len(self.senders)]
 
     def _append_extras(
         self,
@@ -408,6 +408,16 @@ class SentBatch:
 def _codec(name: str) -> Codec:
     one_of("codec", name, CODECS)
     return CODECS[name]
+
+
+def _partitioner(topic: Topic) -> Partitioner:
+    name = topic.settings.get("partitioner", "xxh3")
+    found = PARTITIONERS.get(str(name))
+    if found is None:
+        raise UnsupportedVersion(
+            f"keys of topic {topic.name} choose partitions by {name!r}, which this client does not know: upgrade it"
+        )
+    return found
 
 
 def _as_bytes(value: Any) -> bytes:

@@ -13,6 +13,7 @@ import msgspec
 from ...storage.batch import Kind
 from ...storage.encoding import pack_headers
 from ...storage.errors import InvalidBatch, RecordTooLarge
+from ...transport.partitioner import PARTITIONERS, Partitioner
 from ..arguments.checking import text
 from .queued import PLAIN, Queued
 
@@ -48,6 +49,7 @@ class Shape(msgspec.Struct, frozen=True):
     codec: int
     max_record_bytes: int
     topic: str
+    partitioner: Partitioner = PARTITIONERS["xxh3"]
     kind: int = Kind.RECORDS
     now_us: int = 0  # the event time of records that have none beside others that have one
     queued: Queued = PLAIN  # beside each record

@@ -59,6 +59,11 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--commit", type=click.Choice(["durable", "written"]), help="Acknowledge when synced, or when written.")
+@click.option(
+    "--partitioner",
+    type=click.Choice(["xxh3", "murmur2"]),
+    help="How keys choose partitions; murmur2: as Kafka's clients do.",
+)
 @click.option("--if-missing", is_flag=True, help="Accept an existing topic of this name, unless it differs.")
 @_settings
 @with_session

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from penstock.broker.errors import Fenced, UnknownPartition
+from penstock.broker.errors import Fenced, UnknownPartition, UnsupportedVersion
 from penstock.clients import InvalidArgument
 from penstock.storage.errors import Closed, InvalidBatch, RecordTooLarge
-from penstock.transport.partitioner import partition_of
+from penstock.transport.partitioner import PARTITIONERS, partition_of
 
 MANY = [b"%06d" % number for number in range(20_000)]
 
@@ -61,14 +61,20 @@ def test_records_gathered_with_and_without_columns_keep_theirs(client, topic):
     assert records[1].timestamp > records[3].timestamp
 
 
-def test_many_records_arrive_in_order_with_their_keys(client, topic):
-    client.create_topic(topic, partitions=4)
+@pytest.mark.parametrize("partitioner", PARTITIONERS)
+def test_many_records_arrive_in_order_with_their_keys(client, topic, partitioner):
+    client.create_topic(topic, partitions=4, partitioner=partitioner)
     keys = [b"key-%d" % (number % 37) for number in range(len(MANY))]
     with client.producer(topic) as producer:
         assert producer.send_many(MANY, keys=keys) == len(MANY)
     read = [record for partition in range(4) for record in client.read(topic, partition, 0, max_records=100_000)]
     assert sorted(record.value for record in read) == MANY
-    assert all(record.partition == partition_of(record.key, 4) for record in read)
+    assert all(record.partition == PARTITIONERS[partitioner].of(record.key, 4) for record in read)
+    with client.producer(topic) as producer:
+        alone = {key: producer.send(b"alone", key=key) for key in set(keys)}
+    for key, offset in alone.items():
+        (record,) = client.read(topic, PARTITIONERS[partitioner].of(key, 4), offset, max_records=1)
+        assert (record.key, record.value) == (key, b"alone")
     for partition in range(4):
         of_it = [record.value for record in read if record.partition == partition]
         assert of_it == sorted(of_it)
@@ -220,3 +226,10 @@ def test_a_closed_producer_has_flushed_and_says_that_it_is_closed(client, topic)
         producer.send_nowait(b"x")
     with pytest.raises(Closed):
         producer.flush()
+
+
+def test_a_client_that_does_not_know_how_keys_choose_partitions_sends_none(client, topic, monkeypatch):
+    client.create_topic(topic, partitions=2, partitioner="murmur2")
+    monkeypatch.delitem(PARTITIONERS, "murmur2")
+    with pytest.raises(UnsupportedVersion, match="by 'murmur2', which this client does not know: upgrade it"):
+        client.producer(topic)

@@ -36,6 +36,7 @@ class TopicSettings(Struct, frozen=True, kw_only=True):
     retain_unread: bool = False  # never remove what a group has not committed yet
     codec: Literal["none", "lz4", "zstd"] = "none"  # how producers compress values; a hint, never checked
     max_record_bytes: int = 16 * MIB
+    partitioner: Literal["xxh3", "murmur2"] = "xxh3"  # the hash by which keys choose partitions; murmur2 as in Kafka
     dedup: Literal["drop", "replace", "extend"] = "drop"  # what a second record with a dedup key does within the window
     dedup_window_s: float = 300.0  # how long a dedup key is remembered
 
@@ -52,8 +53,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "max_record_bytes": (1, 1 << 30),
     "dedup_window_s": (0.001, 30 * 86400),
 }
-FIXED = ("commit",)
-"""Settings that are fixed at creation: all acknowledged records of a log have one commit level."""
+FIXED = ("commit", "partitioner")
+"""Settings that are fixed at creation: a log has one commit level, and a key stays in its partition."""
 
 
 def parse(given: dict[str, Any]) -> TopicSettings:

@@ -84,9 +84,11 @@ def test_altering_changes_what_is_given_and_nothing_else():
     assert (after.retention_s, after.codec) == (None, "lz4")
 
 
-def test_the_commit_level_of_a_topic_is_for_life():
+def test_the_commit_level_and_the_partitioner_of_a_topic_are_for_life():
     with pytest.raises(InvalidSettings, match="cannot be changed from 'durable' to 'written'"):
         settings.altered(TopicSettings(), {"commit": "written"})
+    with pytest.raises(InvalidSettings, match="partitioner cannot be changed from 'xxh3' to 'murmur2'"):
+        settings.altered(TopicSettings(), {"partitioner": "murmur2"})
     assert settings.altered(TopicSettings(), {"commit": "durable"}) == TopicSettings()
 
 

@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest
 
 from .....storage.batch import encode
 from .....storage.errors import BatchTooLarge, Error, InvalidBatch
-from .....transport.partitioner import partition_of
+from .....transport.partitioner import PARTITIONERS
 from ....errors import Unavailable, UnknownTopic
 from ...tables import effects as fx
 from ...tables.entry import Entry
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .....storage.batch import Batch
     from ...logs.log_registry import LogRegistry
     from ...logs.partition import Partition
+    from ...logs.topics import Topic
     from ...tables.producers import ProducerState
     from ...tables.queues.outbox import OutboxEntry
 
@@ -113,18 +114,17 @@ class Round:
                 continue
             for entry in self._entries:
                 if entry.target == target and entry.topic not in topics.by_id:
-                    place = (topic.id, self._partition(entry, len(topic.partitions)))
+                    place = (topic.id, self._partition(entry, topic))
                     routes.setdefault(place, []).append(entry.number)
         gather = Gather(self._routed, self._stay)
         for (topic_id, number), numbers in routes.items():
             self._source.propose(fx.OutboxRouted(topic_id, number, ranges(numbers)), gather.one())
         gather.ready()
 
-    def _partition(self, entry: OutboxEntry, count: int) -> int:
+    def _partition(self, entry: OutboxEntry, topic: Topic) -> int:
         record = self._records.get(entry.offset)
-        if record is None or record.key is None:
-            return partition_of(entry.offset.to_bytes(8, "little"), count)
-        return partition_of(record.key, count)
+        key = entry.offset.to_bytes(8, "little") if record is None or record.key is None else record.key
+        return PARTITIONERS[topic.settings.partitioner].of(key, len(topic.partitions))
 
     def _routed(self) -> None:
         standing = self._source.committed.outbox.entries

@@ -16,7 +16,7 @@ from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import Content
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
-from penstock.transport.partitioner import partition_of
+from penstock.transport.partitioner import PARTITIONERS, partition_of
 from support.dead import die, opened, queue, set_queue
 from support.engine import MemoryPort, MemoryStore, Rig
 from support.unjudged import append, hidden_codec, with_headers
@@ -25,7 +25,7 @@ COUNT = 12
 STEPS_MAX = 400
 
 
-def world(*, graves: int = 2, start: bool = True, **config: Any) -> tuple[Rig, bytes, bytes]:
+def world(*, graves: int = 2, start: bool = True, partitioner: str = "xxh3", **config: Any) -> tuple[Rig, bytes, bytes]:
     """A topic of 12 records, half of them with a key, whose dead ones are copied to another one."""
     rig = Rig(**config)
     topic = rig.topic("flights")
@@ -35,7 +35,7 @@ def world(*, graves: int = 2, start: bool = True, **config: Any) -> tuple[Rig, b
     for first in range(0, COUNT, 4):
         some = slice(first, first + 4)
         rig.produce(topic, values[some], keys=keys[some], headers=headers[some], event_times=list(range(COUNT))[some])
-    copies_to = rig.topic("graves", graves)
+    copies_to = rig.topic("graves", graves, partitioner=partitioner)
     set_queue(rig, topic, dead_topic="graves")
     if not start:
         assert isinstance(rig.ask(m.DeleteTopic, copies_to), m.Done)
@@ -101,6 +101,15 @@ def test_a_copy_is_the_record_with_what_became_of_it():
     }
     assert by_value[b"value 2"]["key"] is None
     assert list(queue(rig, topic).dead_letters) == [2, 3]
+
+
+def test_a_copy_goes_where_the_dead_topic_sends_its_key():
+    rig, topic, graves = world(graves=7, partitioner="murmur2")
+    died = list(range(1, COUNT, 2))
+    die(rig, topic, died)
+    rig.turn(8)
+    found = {copy["key"]: copy["partition"] for copy in copies(rig, graves)}
+    assert found == {b"key %d" % number: PARTITIONERS["murmur2"].of(b"key %d" % number, 7) for number in died}
 
 
 def test_what_is_rejected_by_a_worker_is_copied_and_a_worker_of_the_dead_topic_gets_it():
