@@ -178,6 +178,7 @@ class Client(QueueClient, RangeClient):
         name: str | None = None,
         max_bytes: Size = "1MB",
         max_processing: Duration = 300.0,
+        at_most_once: bool = False,
     ) -> Worker:
         """A worker of one topic, which leases records of a queue group and settles them.
 
@@ -192,11 +193,13 @@ class Client(QueueClient, RangeClient):
             name: of this worker, for people; made up when None.
             max_bytes: the most that one lease brings, but at least one task.
             max_processing: after so long without a call the application counts as hung, and its leases run out.
+            at_most_once: tasks count as done when the broker gives them, without a lease: what this worker loses is
+                lost. Acking them changes nothing, they cannot be settled otherwise, and none are prefetched.
         """
         self._driver.check_open()
         options = worker_options(
             group=group, lease=lease, prefetch=prefetch, lease_records=lease_records, start=start, name=name,
-            max_bytes=max_bytes, max_processing=max_processing,
+            max_bytes=max_bytes, max_processing=max_processing, at_most_once=at_most_once,
         )  # fmt: skip
         found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
         return self._open.add(Worker(self._driver, found, options))

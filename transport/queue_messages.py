@@ -90,6 +90,7 @@ class Lease(Message, tag=70, frozen=True):
     wait_ms: Count = 0
     settles: Settles = []
     start: Int64 = -1  # where a group begins that does not exist yet: -1 first, -2 end, a time; NOWHERE: refused
+    takes: bool = False  # without a lease: the records are done when they are given
 
 
 class Leased(Message, tag=71, frozen=True):

@@ -196,6 +196,11 @@ class WorkerCore:
                     "settle it there"
                 )
         for lease, offsets in groups:
+            if not lease.token:
+                _check_taken(lease, offsets[0], plain=verb == Verb.ACK and result is None)
+        for lease, offsets in groups:
+            if not lease.token:
+                continue
             if lease.lost:
                 future.refuse(_lost(lease, offsets))
                 continue
@@ -233,6 +238,8 @@ class WorkerCore:
         """Extend a task's lease and report its progress. Raises LeaseLost."""
         self.enter()
         held = task._lease
+        if not held.token:
+            _check_taken(held, task.offset, plain=False)
         begun = self.connection.clock()
         lease_ms = held.lease_ms if lease is None else lease_milliseconds(lease)
         if progress is not None:
@@ -353,6 +360,15 @@ def _lost(lease: Held, offsets: Sequence[int]) -> LeaseLost:
     which = f"task {topic}-{lease.partition}-{offsets[0]}" + (f" and {count - 1} more" if count > 1 else "")
     return LeaseLost(f"the lease of {which} is over: another worker may have it by now, and what was done here may be "
                      "done twice; extend in time, or ask for a longer lease")  # fmt: skip
+
+
+def _check_taken(lease: Held, offset: int, *, plain: bool) -> None:
+    """Raise InvalidArgument unless an outcome is the one that a task has had since it was given without a lease."""
+    if not plain:
+        raise InvalidArgument(
+            f"task {lease.core.topic.name}-{lease.partition}-{offset} is done since it was given (at_most_once): only "
+            "ack it, without a result"
+        )
 
 
 def _by_lease(tasks: Sequence[TaskRecord]) -> list[tuple[Held, list[int]]]:

@@ -94,6 +94,7 @@ class LeaseQuestion(Question):
         return Lease(
             request, core.topic.topic, options.group, options.name, self._max_records, max_bytes=options.max_bytes,
             lease_ms=options.lease_ms, wait_ms=wait_ms, settles=settles_of(self.settles), start=options.start,
+            takes=options.at_most_once,
         )  # fmt: skip
 
     def _answered(self, answer: Answer) -> None:
@@ -294,10 +295,11 @@ class Leasing:
         """Add leased tasks."""
         core, runs = self.core, answer.runs
         offsets = {offset for first, count, _ in runs for offset in range(first, first + count)}
-        lease_ms = length_ms(answer, answer.lease_ms)
-        lease = Held(core, answer.partition, answer.token, lease_ms, offsets)
+        lease_ms = length_ms(answer, answer.lease_ms) if answer.token else 0
+        lease = Held(core, answer.partition, answer.token, lease_ms, offsets if answer.token else set())
         lease.keep(arrived_at, lease_ms)
-        core.held[lease.place] = lease
+        if answer.token:
+            core.held[lease.place] = lease
         if core.closed:
             self.give_back(lease)
             core.settling.send()
@@ -329,7 +331,9 @@ class Leasing:
     def _pass_over(self, lease: Held, bad: Unreadable) -> None:
         """Reject damaged records. Release those that cannot be decoded here; the next call raises why."""
         offsets, error = list(range(bad.offset, bad.offset + bad.count)), bad.error
-        if isinstance(error, InvalidBatch):
+        if not lease.token:
+            self._failure = error
+        elif isinstance(error, InvalidBatch):
             self._buried = True
             self._settle_unheard(lease, Verb.REJECT, f"it cannot be read: {error.message}", offsets)
         else:

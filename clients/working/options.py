@@ -35,6 +35,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease_records: int
     max_bytes: int
     max_processing_s: float
+    at_most_once: bool = False
 
 
 def worker_options(
@@ -47,6 +48,7 @@ def worker_options(
     name: str | None,
     max_bytes: Size,
     max_processing: Duration,
+    at_most_once: bool = False,
 ) -> WorkerOptions:
     """Check and complete the arguments of `worker`."""
     check_name("group", group)
@@ -61,10 +63,11 @@ def worker_options(
         name=name or made_up_name(),
         start=start_time(start),
         lease_ms=0 if lease is None else lease_milliseconds(lease),
-        prefetch=prefetch,
+        prefetch=0 if at_most_once else prefetch,
         lease_records=lease_records,
         max_bytes=size_bytes(max_bytes, "max_bytes"),
         max_processing_s=some_seconds(max_processing, "max_processing"),
+        at_most_once=at_most_once,
     )
 
 

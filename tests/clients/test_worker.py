@@ -359,3 +359,29 @@ def test_progress_does_not_shorten_what_was_extended(client, topic):
         told = client.task(task.id, group="jobs")
         assert told.progress == b"half"
         assert abs((told.time - extended).total_seconds()) < 60
+
+
+def test_a_worker_may_take_tasks_without_a_lease(client, topic):
+    client.create_topic(topic)
+    with client.producer(topic) as producer:
+        producer.send_many([b"%d" % number for number in range(5)])
+    with client.worker(topic, group="jobs", at_most_once=True) as worker:
+        tasks = worker.fetch(3, wait=60)
+        assert [(task.value, task.attempt, task.lost) for task in tasks] == [(b"%d" % n, 1, False) for n in range(3)]
+        tasks[0].ack()
+        worker.ack(tasks[1:])
+        for settle in (
+            lambda: tasks[0].nack(),
+            lambda: tasks[0].reject(),
+            lambda: tasks[0].release(),
+            lambda: tasks[0].extend(),
+            lambda: tasks[0].progress(b"x"),
+            lambda: tasks[0].ack(result=b"x"),
+        ):
+            with pytest.raises(InvalidArgument, match="at_most_once"):
+                settle()
+        (last, other) = worker.ack_and_fetch(tasks, 9, wait=60)
+        assert (last.value, other.value) == (b"3", b"4")
+    assert client.queue(topic, "jobs").depth == 0
+    with client.worker(topic, group="jobs") as worker:
+        assert worker.fetch(9, wait=0) == []

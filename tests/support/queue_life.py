@@ -12,7 +12,7 @@ records has a worker's name of its own, which tells whose a lease is.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from penstock.broker.engine import Now
@@ -107,22 +107,49 @@ class Life(Administration):
             assert open_below(state, state.queues.by_name[name], high) == most
 
     def _adopt(self, partition: int) -> None:
-        """New leases: whose they are, and whether they were allowed."""
+        """New leases: whose they are, and whether they were allowed. What was taken without one as well."""
+        for worker, runs in self._taken(partition):
+            self._adopt_taken(partition, self.demands.pop(worker), runs)
         shelf, table = self.shelves[partition], self.partition_at(partition).proposed.queues
         for name, group in shelf.groups.items():
             queue = table.by_name.get(name)
             for token in sorted(set(queue.leases if queue is not None else ()) - set(group.leases)):
                 self._adopt_one(partition, shelf, group, queue.leases[token])
 
-    def _adopt_one(self, partition: int, shelf: Shelf, group: Group, lease: Any) -> None:
-        demand = self.demands.pop(lease.worker)
-        message, now_us = demand.message, self.now_us(partition)
-        runs = {offset + n: attempt for offset, count, attempt in lease.runs() for n in range(count)}
+    def _taken(self, partition: int) -> list[tuple[str, dict[int, int]]]:
+        """Worker, and attempt by record, of requests that took some of a partition: answered, or not yet."""
+        waiting = [
+            (demand.message.request, demand.granted.runs)
+            for demand in self.rig.node._office.queues.leasing._taken
+            if demand.partition is self.partition_at(partition)
+        ]
+        answered = [
+            (answer.request, answer.runs)
+            for _, answer, _ in self.rig.port.sent
+            if isinstance(answer, m.Leased) and answer.runs and not answer.token and answer.partition == partition
+        ]
+        workers = {demand.request: worker for worker, demand in self.demands.items()}
+        found = {request: runs for request, runs in [*waiting, *answered] if request in workers}
+        return [(workers[request], spelled_out(found[request])) for request in sorted(found)]
+
+    def _adopt_taken(self, partition: int, demand: Demand, runs: dict[int, int]) -> None:
+        """Records that are done since they were given."""
+        shelf, message = self.shelves[partition], demand.message
+        assert message.takes
+        self._check_chosen(partition, message, shelf.groups[message.group], runs, alone=False)
+        shelf.take(shelf.groups[message.group], runs, self.now_us(partition))
+        given = (partition, 0, runs)
+        self.expect(message.request, lambda answer, payload: self._check_leased(demand, given, answer, payload))
+        self.note(f"-> {message.worker} takes {sorted(runs)} of {partition} in {message.group}")
+
+    def _check_chosen(
+        self, partition: int, message: m.Lease, group: Group, runs: dict[int, int], *, alone: bool
+    ) -> None:
+        """`alone`: no other request of this step can have had what this one could have."""
+        shelf, now_us = self.shelves[partition], self.now_us(partition)
         assert message.partition in (-1, partition)
         assert len(runs) <= message.max_records
-        until_us = group.lease_until(now_us, message.lease_ms)
-        assert lease.until_us == until_us, f"lease until {lease.until_us} instead of {until_us}"
-        if not group.keyed and not group.expired and not self.holding:
+        if alone and not group.keyed and not group.expired and not self.holding:
             possible = shelf.candidates(group, len(shelf.records), now_us)
             wanted = possible[: message.max_records]
             assert len(runs) == len(wanted), f"leased {sorted(runs)} instead of {sorted(wanted)}"
@@ -130,6 +157,14 @@ class Life(Administration):
             assert sorted(levels[0]) == sorted(levels[1]), f"leased {sorted(runs)} before higher priorities"
             if not group.mixed and not any(map(shelf.is_special, possible)):
                 assert sorted(runs) == sorted(wanted), f"leased {sorted(runs)} instead of {sorted(wanted)}"
+
+    def _adopt_one(self, partition: int, shelf: Shelf, group: Group, lease: Any) -> None:
+        demand = self.demands.pop(lease.worker)
+        message, now_us, runs = demand.message, self.now_us(partition), spelled_out(lease.runs())
+        assert not message.takes
+        until_us = group.lease_until(now_us, message.lease_ms)
+        assert lease.until_us == until_us, f"lease until {lease.until_us} instead of {until_us}"
+        self._check_chosen(partition, message, group, runs, alone=True)
         shelf.grant(group, lease.token, lease.worker, lease.until_us, runs, now_us)
         given = (partition, lease.token, runs)
         self.expect(message.request, lambda answer, payload: self._check_leased(demand, given, answer, payload))
@@ -142,7 +177,7 @@ class Life(Administration):
         assert isinstance(answer, m.Leased), answer
         assert refusals(answer) == demand.refused
         assert (answer.partition, answer.token) == (partition, token)
-        given = {offset + n: attempt for offset, count, attempt in answer.runs for n in range(count)}
+        given = spelled_out(answer.runs)
         assert given == runs, f"answered {given} instead of {runs}"
         values: dict[int, bytes] = {}
         for batch in batches(payload):
@@ -361,6 +396,11 @@ class Life(Administration):
             for group in shelf.groups.values()
             for task in group.tasks.values()
         )
+
+
+def spelled_out(runs: Iterable[tuple[int, int, int]]) -> dict[int, int]:
+    """Attempt by record."""
+    return {offset + n: attempt for offset, count, attempt in runs for n in range(count)}
 
 
 COMMANDS: list[Callable[[Life], None]] = [

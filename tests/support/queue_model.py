@@ -156,6 +156,20 @@ class Shelf:
     def grant(self, group: Group, token: int, worker: str, until_us: int, runs: dict[int, int], now_us: int) -> None:
         """A lease was given: of records (attempt by offset) that could go."""
         assert not group.tokens or token > group.tokens[-1], f"token {token} does not rise"
+        self._check_given(group, runs, now_us)
+        for offset, attempt in runs.items():
+            task = group.tasks[offset]
+            task.state, task.attempt, task.token, task.ready_us, task.reason = "leased", attempt, token, 0, ""
+        group.leases[token] = Given(worker, until_us, now_us, frozenset(runs))
+        group.tokens.append(token)
+
+    def take(self, group: Group, runs: dict[int, int], now_us: int) -> None:
+        """Records were given without a lease: they are done."""
+        self._check_given(group, runs, now_us)
+        for offset in runs:
+            group.tasks[offset].state = "done"
+
+    def _check_given(self, group: Group, runs: dict[int, int], now_us: int) -> None:
         assert group.paused_until_us <= now_us, "leased while paused"
         assert runs, "an empty lease"
         for offset, attempt in sorted(runs.items()):
@@ -164,11 +178,6 @@ class Shelf:
             assert attempt == task.attempt + 1, f"record {offset}: attempt {attempt} after {task}"
             assert attempt <= group.most, f"record {offset}: attempt {attempt} is above the limit"
         self._check_keys(group, runs, now_us)
-        for offset, attempt in runs.items():
-            task = group.tasks[offset]
-            task.state, task.attempt, task.token, task.ready_us, task.reason = "leased", attempt, token, 0, ""
-        group.leases[token] = Given(worker, until_us, now_us, frozenset(runs))
-        group.tokens.append(token)
 
     def _check_keys(self, group: Group, runs: dict[int, int], now_us: int) -> None:
         settings = group.settings

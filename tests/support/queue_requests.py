@@ -144,6 +144,7 @@ class Requests:
         self._ask(
             name, settles, max_records=dice.choice([1, 2, 5, 50]), partition=dice.choice([-1, 0, 1]),
             lease_ms=dice.choice([0, 0, 1500]), wait_ms=dice.choice([0, 0, 1000, 20_000]),
+            takes=dice.random() < 0.15,
         )  # fmt: skip
 
     def _ask(self, name: str, settles: list[m.Settle], **how: int) -> None:

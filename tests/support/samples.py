@@ -39,7 +39,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.ResetGroup(16, TOPIC, "report", m.EARLIEST, []), b""),
     (m.DeleteGroup(17, TOPIC, "report"), b""),
     (m.Stats(18), b""),
-    (m.Lease(19, TOPIC, "jobs", "w1", 100, -1, 1 << 20, 30_000, 500, [_SETTLE], m.EARLIEST), b""),
+    (m.Lease(19, TOPIC, "jobs", "w1", 100, -1, 1 << 20, 30_000, 500, [_SETTLE], m.EARLIEST, True), b""),
     (m.SettleTasks(20, TOPIC, "jobs", [_SETTLE, m.Settle(1, 7, 0, [], -1, "", [(3, b"{}")])], [19]), b""),
     (m.ExtendLeases(21, TOPIC, "jobs", [(0, 5)], 30_000, [(0, 100, b"0.4")]), b""),
     (m.SetQueue(22, TOPIC, "jobs", {"lease_s": 30.0, "order": "key"}, m.LATEST), b""),

@@ -16,6 +16,7 @@ from ....transport.queue_messages import Settle, Verb
 from ...errors import LeaseLost, UnknownLease
 from ..tables import effects as fx
 from ..tables.queues.backoff import backed_off
+from ..tables.queues.leases import Lease
 from ..tables.queues.outcomes import (
     LIMIT_FELL,
     check_granted,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ..logs.overlay import Waiter
     from ..logs.partition import Partition
     from ..tables.queues.backoff import Chance
-    from ..tables.queues.leases import Lease, Range, Run
+    from ..tables.queues.leases import Range, Run
     from ..tables.queues.queue import Queue
     from ..tables.queues.settings import QueueSettings
     from .choosing.key_scheduler import KeySchedulers
@@ -56,11 +57,12 @@ PASSED_AGAIN_US = 1_000_000
 
 
 class Granted(NamedTuple):
-    """A lease that is proposed."""
+    """A lease that is proposed, or records that are taken without one: `taken` has those that no worker has yet."""
 
     token: int
     until_us: int
     runs: list[Run]
+    taken: Lease | None = None
 
 
 class Extension(NamedTuple):
@@ -120,10 +122,12 @@ def lease(
     now_us: int,
     waiter: Waiter,
     schedulers: KeySchedulers,
+    *,
+    takes: bool = False,
 ) -> Granted | None:
     """Give up to `limit` records to a worker; None when there is none for it now. `schedulers` choose by keys.
 
-    `lease_ms`: how long, 0 for as long as the group says.
+    `lease_ms`: how long, 0 for as long as the group says. `takes`: without a lease, so that they are done.
     """
     queue = proposed(partition, group)
     now_us = log_time(partition, now_us)
@@ -137,9 +141,13 @@ def lease(
     if not choice.runs:
         _move_on(partition, queue, source, choice, now_us)
         return None
+    above = max(choice.frontier, partition.decided_end)
+    if takes:
+        ranges = [(first, count) for first, count, _ in choice.runs]
+        partition.propose(fx.TasksTaken(group, ranges, *choice[1:4]), waiter, above=above)
+        return Granted(0, 0, choice.runs, Lease.of(0, worker, 0, choice.runs))
     token, until_us = partition.next_token(), queue.settings.lease_end(now_us, lease_ms)
-    effect = fx.LeaseGranted(group, token, worker, until_us, *choice)
-    partition.propose(effect, waiter, above=max(choice.frontier, partition.decided_end))
+    partition.propose(fx.LeaseGranted(group, token, worker, until_us, *choice), waiter, above=above)
     return Granted(token, until_us, choice.runs)
 
 
@@ -167,32 +175,49 @@ def _source(partition: Partition, queue: Queue) -> RecordSource:
     return RecordSource(first, partition.predicted_end, voids.between, shelves)
 
 
-def release(partition: Partition, group: str, token: int, ranges: Sequence[Range], now_us: int) -> None:
-    """Take records of a lease back that never reached a worker: the attempt does not count."""
-    found = _still_leased(partition, group, token, ranges)
+def release(partition: Partition, group: str, granted: Granted, ranges: Sequence[Range], now_us: int) -> None:
+    """Take records back (none: all) that never reached a worker: the attempt does not count."""
+    found = _still_given(partition, group, granted, ranges)
     if found is not None:
-        queue, _, left = found
-        for effect in returned(queue, token, left, log_time(partition, now_us), ended=False):
+        queue, lease, left = found
+        for effect in returned(queue, lease.token, left, log_time(partition, now_us), ended=False):
             partition.propose(effect)
 
 
-def bury(partition: Partition, group: str, token: int, first: int, end: int, reason: str) -> None:
-    """Dead-letter leased records from `first` on and below `end` that cannot be read."""
-    found = _still_leased(partition, group, token, [(first, end - first)])
+def bury(partition: Partition, group: str, granted: Granted, first: int, end: int, reason: str) -> None:
+    """Dead-letter records that were given, from `first` on and below `end`, and cannot be read."""
+    found = _still_given(partition, group, granted, [(first, end - first)])
     if found is not None:
-        partition.propose(fx.TasksDied(group, token, found[2], reason, ended=False))
+        partition.propose(fx.TasksDied(group, granted.token, found[2], reason, ended=False))
 
 
 def put_off(
-    partition: Partition, group: str, token: int, offset: int, reason: str, now_us: int, chance: Chance
+    partition: Partition, group: str, granted: Granted, offset: int, reason: str, now_us: int, chance: Chance
 ) -> None:
-    """A leased record could not be read this time: an attempt of it failed."""
-    found = _still_leased(partition, group, token, [(offset, 1)])
+    """A record that was given could not be read this time: an attempt of it failed."""
+    found = _still_given(partition, group, granted, [(offset, 1)])
     if found is not None:
         queue, lease, left = found
         retry = partial(backed_off, queue.settings, log_time(partition, now_us), chance)
         for effect in failed(queue, lease, left, reason, retry, ended=False):
             partition.propose(effect)
+
+
+def _still_given(
+    partition: Partition, group: str, granted: Granted, ranges: Sequence[Range]
+) -> tuple[Queue, Lease, list[Run]] | None:
+    """As `_still_leased`; what was taken leaves `granted` with this, so that it comes back once."""
+    taken = granted.taken
+    if taken is None:
+        return _still_leased(partition, group, granted.token, ranges)
+    queue = find(partition, group) if serves(partition) else None
+    if queue is None:
+        return None
+    taken.clear(0, queue.start)
+    left = taken.among(ranges)
+    for first, count, _ in left:
+        taken.clear(first, count)
+    return (queue, taken, left) if left else None
 
 
 def _still_leased(

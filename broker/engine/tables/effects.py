@@ -132,7 +132,8 @@ class TasksFinished(QueueEffect, tag=20, frozen=True):
 class TasksReturned(QueueEffect, tag=21, frozen=True):
     """Returned from a lease to be retried: `runs` are (first offset, how many, attempts so far, ready at).
 
-    `ended`: the worker settled the lease itself; else it was lost. Without a `reason` it is no failure.
+    `ended`: the worker settled the lease itself; else it was lost. Without a `reason` it is no failure. Token 0: they
+    were taken without a lease, and did not reach their worker.
     """
 
     token: int
@@ -142,7 +143,7 @@ class TasksReturned(QueueEffect, tag=21, frozen=True):
 
 
 class TasksDied(QueueEffect, tag=22, frozen=True):
-    """Dead-lettered: `runs` are (first offset, how many, attempts). Token 0: they were retrying, not leased."""
+    """Dead-lettered: `runs` are (first offset, how many, attempts). Token 0: they were retrying, or taken."""
 
     token: int
     runs: list[tuple[int, int, int]]
@@ -241,6 +242,15 @@ class Trimmed(Effect, tag=39, frozen=True):
     offset: int
 
 
+class TasksTaken(QueueEffect, tag=40, frozen=True):
+    """Given to a worker without a lease: done. `ranges` are (first offset, how many), the rest as in LeaseGranted."""
+
+    ranges: list[tuple[int, int]]
+    frontier: int
+    cursors: list[tuple[int, int, int, int]] = []
+    held: list[tuple[int, int]] = []
+
+
 # -- of transactions, in the log of a partition ------------------------------------------------------
 
 
@@ -307,7 +317,7 @@ class TopicErased(Effect, tag=67, frozen=True):
 PartitionEffect = (
     FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
     | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
-    | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved
+    | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved | TasksTaken
     | Trimmed | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
     | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
 )  # fmt: skip

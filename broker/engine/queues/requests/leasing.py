@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...logs.clock import LogTime
     from ...logs.topics import Topic, Topics
     from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+    from ...tables.queues.leases import Lease as TakenRecords
     from ...tables.queues.leases import Range, Run
     from ..choosing.answering import Answering
     from ..choosing.key_scheduler import KeySchedulers
@@ -84,6 +85,7 @@ class LeaseRequests:
         self._settling = settling
         self._streams = streams
         self._more: dict[Partition, None] = {}  # has more to lease than one portion gave
+        self._taken: dict[Demand, TakenRecords] = {}  # without a lease, by requests that are not answered yet
 
     # -- a request ----------------------------------------------------------------------------------
 
@@ -111,7 +113,7 @@ class LeaseRequests:
     def _gather(self, demand: Demand) -> Gather:
         return Gather(
             lambda: self._finish(demand),
-            lambda error: self._refuse(demand, error),
+            lambda error: self._failed(demand, error),
             lambda: self._wait_no_more(demand),
         )
 
@@ -170,14 +172,17 @@ class LeaseRequests:
             return False
         limit = self._limit(partition, message)
         granted = verbs.lease(
-            partition, message.group, message.worker, limit, message.lease_ms, now_us, demand.gather, self._schedulers
-        )
+            partition, message.group, message.worker, limit, message.lease_ms, now_us, demand.gather,
+            self._schedulers, takes=message.takes,
+        )  # fmt: skip
         if granted is None:
             again_us = self._schedulers.next_us(partition, message.group)
             if again_us < FOREVER_US:
                 self._watching.ring_at(partition, message.group, again_us)
             return False
         demand.partition, demand.granted = partition, granted
+        if granted.taken is not None:
+            self._taken[demand] = granted.taken
         self._lines.of(demand.topic, message.group).turn = partition.number + 1
         self._watching.watch(partition, message.group)
         return True
@@ -271,8 +276,6 @@ class LeaseRequests:
         granted, partition, message = demand.granted, demand.partition, demand.message
         assert granted is not None
         assert partition is not None
-        if reading.rest:
-            verbs.release(partition, message.group, granted.token, reading.rest, self._time.last_us)
         left_us = max(0, granted.until_us - self._time.last_us)
         runs = without(granted.runs, reading.rest)
         answer = Leased(
@@ -280,12 +283,16 @@ class LeaseRequests:
         )
         if not self._port.reply(demand.peer, answer, reading.payload):
             self._take_back(demand)
+        elif reading.rest:
+            verbs.release(partition, message.group, granted, reading.rest, self._time.last_us)
+        self._taken.pop(demand, None)
 
     def _take_back(self, demand: Demand) -> None:
         """Return the records of a lease that cannot be delivered."""
         granted, partition = demand.granted, demand.partition
         if granted is not None and partition is not None:
-            verbs.release(partition, demand.message.group, granted.token, [], self._time.last_us)
+            verbs.release(partition, demand.message.group, granted, [], self._time.last_us)
+            self._taken.pop(demand, None)
 
     def _unreadable(self, demand: Demand, error: Error) -> None:
         """Dead-letter unreadable records with that reason, and lease others for the request."""
@@ -299,7 +306,7 @@ class LeaseRequests:
         beyond = error.next_offset if isinstance(error, Corrupt) else None
         end = beyond if beyond is not None and beyond > first else first + 1
         reason = f"it cannot be read: {error.message}"
-        self._go_around(demand, lambda: verbs.bury(partition, group, granted.token, first, end, reason))
+        self._go_around(demand, lambda: verbs.bury(partition, group, granted, first, end, reason))
 
     def _unread(self, demand: Demand, error: OSError) -> None:
         """Count an I/O error as a failed attempt: the record is retried, and dead-lettered after its last attempt."""
@@ -310,7 +317,7 @@ class LeaseRequests:
             return
         first, group, now_us = reading.rest[-1][0], demand.message.group, self._time.last_us
         reason, chance = f"it cannot be read: {error}", self._settling.chance
-        self._go_around(demand, lambda: verbs.put_off(partition, group, granted.token, first, reason, now_us, chance))
+        self._go_around(demand, lambda: verbs.put_off(partition, group, granted, first, reason, now_us, chance))
 
     def _go_around(self, demand: Demand, settle: Callable[[], None]) -> None:
         """Settle the unreadable records, return the rest of the lease, and lease again."""
@@ -330,6 +337,13 @@ class LeaseRequests:
         now_us = self._time.last_us
         if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
             self._stand(demand, line)
+
+    def _failed(self, demand: Demand, error: Error) -> None:
+        """Something of a request was not committed, so nothing that it took is."""
+        taken = self._taken.get(demand)
+        if taken is not None:
+            taken.finish()
+        self._refuse(demand, error)
 
     def _refuse(self, demand: Demand, error: Error) -> None:
         message = demand.message
@@ -362,6 +376,12 @@ class LeaseRequests:
         self._lines.close(topic, group)
         for partition in topic.readable:
             self._schedulers.leave(partition, group)
+
+    def forget_taken(self, partition: Partition, group: str) -> None:
+        """A group is deleted or moved: what was taken without a lease before does not come back to it."""
+        for demand, taken in self._taken.items():
+            if demand.partition is partition and demand.message.group == group:
+                taken.finish()
 
     def left(self, topic: Topic, group: str) -> None:
         """A group is deleted. A request that came meanwhile made it again only where it was deleted already."""

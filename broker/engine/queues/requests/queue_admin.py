@@ -130,7 +130,12 @@ class QueueAdmin:
         known = having(topic, message.group)
         gather = self._all(peer, message.request, known)
         self._leasing.leave(topic, message.group)
-        yield from spread(known, gather, lambda partition: verbs.delete(partition, message.group, gather.one()))
+
+        def delete(partition: Partition) -> None:
+            verbs.delete(partition, message.group, gather.one())
+            self._leasing.forget_taken(partition, message.group)
+
+        yield from spread(known, gather, delete)
         self._leasing.left(topic, message.group)
 
     def _all(self, peer: Peer, request: int, partitions: Sequence[Partition]) -> Gather:

@@ -110,26 +110,36 @@ class Queue:
             offsets = [offset for first, count, _ in effect.runs for offset in range(first, first + count)]
             lease.keys = dict(zip(offsets, effect.keys, strict=True))
         if self.retrying or self.held:
-            self._taken(lease, effect.runs)
+            lease.history.update(self._chosen((first, count) for first, count, _ in effect.runs))
         self.held.update(effect.held)
         self.leases.add(lease)
         self.last_token = effect.token
         self.moved(effect)
 
-    def moved(self, effect: fx.LeaseGranted | fx.FrontierMoved) -> None:
+    def taken(self, effect: fx.TasksTaken, time_us: int) -> None:
+        """Records were given to a worker, and are done."""
+        self._chosen(effect.ranges)
+        self.held.update(effect.held)
+        self.moved(effect)
+        self._over(effect.ranges, time_us)
+
+    def moved(self, effect: fx.LeaseGranted | fx.TasksTaken | fx.FrontierMoved) -> None:
         """Records before these places were taken, or are void or cancelled."""
         self.frontier = max(self.frontier, effect.frontier)
         for level, offset, time_us, timer in effect.cursors:
             self.cursors[level] = ShelfCursor(offset, time_us, timer)
 
-    def _taken(self, lease: Lease, runs: Iterable[tuple[int, int, int]]) -> None:
-        for first, count, _ in runs:
+    def _chosen(self, ranges: Iterable[tuple[int, int]]) -> dict[int, list[Failure]]:
+        """Records are retrying or held no more. Returns the failures of those that have some."""
+        failures: dict[int, list[Failure]] = {}
+        for first, count in ranges:
             for offset in self._known(first, count):
                 waited = self.retrying.pop(offset, None)
                 if waited is None:
                     self.held.pop(offset, None)
                 elif waited.history:
-                    lease.history[offset] = waited.history
+                    failures[offset] = waited.history
+        return failures
 
     def _known(self, first: int, count: int) -> Iterable[int]:
         """Records of a range that may be retrying or held: looked for in whichever is shorter."""
@@ -172,7 +182,12 @@ class Queue:
         self._settled(lease, ended=True)
 
     def returned(self, effect: fx.TasksReturned, time_us: int) -> None:
-        """Records went from a lease to retrying."""
+        """Records went from a lease to retrying, or were taken and came back."""
+        if not effect.token:
+            for first, count, attempt, ready_us in effect.runs:
+                for offset in range(first, first + count):
+                    self.retrying[offset] = RetryingRecord(attempt, ready_us)
+            return
         lease = self.leases.get(effect.token)
         if lease is None:
             return

@@ -132,7 +132,7 @@ def ended(effect: fx.Effect) -> list[Ended]:
 def _coming(effect: fx.QueueEffect) -> list[tuple[int, int]]:
     """(first offset, how many) of records that an effect makes retry."""
     match effect:
-        case fx.LeaseGranted():
+        case fx.LeaseGranted() | fx.TasksTaken():
             return [(offset, 1) for offset, _ in effect.held]
         case fx.TasksReturned() | fx.TasksRedriven():
             return [(run[0], run[1]) for run in effect.runs]
@@ -144,6 +144,8 @@ def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
     match effect:
         case fx.LeaseGranted():
             queue.granted(effect, time_us)
+        case fx.TasksTaken():
+            queue.taken(effect, time_us)
         case fx.TasksFinished():
             queue.finished(effect.token, effect.ranges, time_us)
         case fx.LeasesExtended():
