@@ -51,20 +51,27 @@ SETTLED_MAX = 1 << 14
 
 
 class LeaseTerms(NamedTuple):
-    """Records that a worker wants of a place: `most` records, and about `max_bytes`."""
+    """Records that a worker wants of a place, or of any partition of its topic: `most` records, and about `max_bytes`.
+
+    `lease_ms` 0: for as long as the group says. `start`: where a group begins that is not there yet (see Lease).
+    """
 
     place: TopicPlace
     group: str
     worker: str
     most: int
     max_bytes: int
+    lease_ms: int = 0
+    start: int = NOWHERE
 
 
 class Taken(NamedTuple):
     """A lease of some. `runs`: first offset, how many, and attempt; `payload`: batches that hold them, and others."""
 
     wanted: LeaseTerms
+    partition: int
     token: int
+    until_us: int
     runs: Sequence[tuple[int, int, int]]
     payload: bytes
 
@@ -97,7 +104,7 @@ async def _take(link: BrokerLink, wanted: Sequence[LeaseTerms], wait_s: float) -
             _put_back(link, each, answer)
         raise
     return [
-        Taken(each, lease.token, lease.runs, payload) if lease.runs else None
+        Taken(each, lease.partition, lease.token, lease.until_us, lease.runs, payload) if lease.runs else None
         for each, (lease, payload) in zip(wanted, leased, strict=True)
     ]
 
@@ -109,7 +116,7 @@ def _asked(link: BrokerLink, wanted: LeaseTerms, wait_s: float) -> Asked:
     def make(request: int) -> Lease:
         return Lease(
             request, place.topic.topic, wanted.group, wanted.worker, wanted.most, place.partition, wanted.max_bytes,
-            wait_ms=max(round((by - clock()) * 1000), 0) if wait_s else 0, start=NOWHERE,
+            wanted.lease_ms, max(round((by - clock()) * 1000), 0) if wait_s else 0, start=wanted.start,
         )  # fmt: skip
 
     return Asked(link.driver, make, partial(_put_back, link, wanted))
@@ -179,7 +186,7 @@ async def pass_over(link: BrokerLink, taken: Taken, bad: Iterable[tuple[int, Err
     for offset, error in bad:
         verb = Verb.REJECT if isinstance(error, InvalidBatch) else Verb.RELEASE
         reason = f"it cannot be read: {error.message}" if verb == Verb.REJECT else ""
-        settles.append(Settle(taken.wanted.place.partition, taken.token, verb, [(offset, 1)], reason=reason))
+        settles.append(Settle(taken.partition, taken.token, verb, [(offset, 1)], reason=reason))
     topic, group = taken.wanted.place.topic.topic, taken.wanted.group
     with suppress(Error):  # they stay with the worker
         await ask(link.driver, lambda request: SettleTasks(request, topic, group, settles), Settled, "settling records")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..broker.errors import UnknownTopic
 from ..clients.aio.client import AsyncClient
 from ..clients.aio.driver import AsyncDriver
+from ..clients.queues.verbs import QueueVerbs
 from ..clients.verbs import FetchQuestion, Verbs
 from ..storage.errors import Error
 from ..transport.messages import Fetched, Topic
@@ -60,6 +61,7 @@ class BrokerLink:
         self.driver = driver
         self.client = AsyncClient(driver)
         self.verbs = Verbs(driver.connection)
+        self.queue_verbs = QueueVerbs(driver.connection)
         self.append_times = AppendTimes()
         self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()
         self._topics: OrderedDict[str, tuple[Topic, float]] = OrderedDict()  # and until when they are trusted

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .operation import JSON, HttpOperation
+from .operation import JSON, HttpOperation, NoQuery
 from .problems import PHRASES, Problem
 
 _REF = "#/components/schemas/{name}"
@@ -19,6 +19,9 @@ _REF = "#/components/schemas/{name}"
 PATH_PARAMETERS = {
     "queue": ("Name of a queue, which is a topic.", r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$"),
     "topic": ("Name of a topic.", r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$"),
+    "group": ("Name of a queue group.", r"^[A-Za-z0-9._-]{1,200}$"),
+    "name": ("Name of a schedule.", r"^[A-Za-z0-9._-]{1,200}$"),
+    "id": ("Id of a task.", r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}-[0-9]{1,9}-[0-9]{1,18}$"),
     "consumer": ("Name of a consumer.", r"^[A-Za-z0-9._-]{1,200}$"),
 }
 
@@ -102,7 +105,7 @@ def statuses(row: HttpOperation) -> list[int]:
     if row.open:
         return [400, 429, 503]
     found = [400, 401, 403, 429, 500, 503]
-    if "{" in row.path or row.takes:
+    if "{" in row.path or row.takes or row.query is not NoQuery:
         found += [404]
     if row.method != "GET":
         found += [409]

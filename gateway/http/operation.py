@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -21,9 +21,11 @@ from ..link import BrokerLink
 from ..users import Users
 from .problems import Refusal
 
-Tag = Literal["messages", "consumers", "topics", "gateway"]
+Tag = Literal["messages", "consumers", "tasks", "groups", "dead letters", "schedules", "topics", "gateway"]
 
 JSON = "application/json"
+
+T = TypeVar("T")
 
 
 class NoQuery(Struct, forbid_unknown_fields=True):
@@ -80,8 +82,8 @@ class HttpCall:
         """Whether the gateway drains: nothing should wait any more."""
         return self.door.ending.done()
 
-    async def wait(self, waiting: Awaitable[Any]) -> None:
-        """Wait for something that may never come; given up when the gateway drains.
+    async def wait(self, waiting: Awaitable[T]) -> T | None:
+        """Wait for something that may never come; None when the gateway drains meanwhile.
 
         Raises ClientLeft, and what `waiting` raises.
         """
@@ -93,10 +95,10 @@ class HttpCall:
         finally:
             if not task.done():
                 task.cancel()
-        if task.done():
-            task.result()
+        found = task.result() if task.done() else None
         if self._left.done():
             raise ClientLeft
+        return found
 
     def close(self) -> None:
         """End what still listens for the client to leave."""

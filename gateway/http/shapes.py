@@ -106,15 +106,16 @@ class StoredMessages(Struct, frozen=True):
 def stored(record: Record) -> StoredMessage:
     """A record as JSON has it."""
     fields: dict[str, Any] = {}
-    _put(fields, "value", record.value)
+    put(fields, "value", record.value)
     if record.key is not None:
-        _put(fields, "key", record.key)
+        put(fields, "key", record.key)
     if record.headers:
         _put_headers(fields, record.headers)
     return StoredMessage(record.partition, record.offset, record.timestamp, **fields)
 
 
-def _put(fields: dict[str, Any], name: str, content: bytes) -> None:
+def put(fields: dict[str, Any], name: str, content: bytes) -> None:
+    """Add bytes to the fields of a reply: as text, or under the name for base64."""
     try:
         fields[name] = content.decode()
     except UnicodeDecodeError:

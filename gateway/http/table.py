@@ -6,13 +6,15 @@ a name.
 
 from __future__ import annotations
 
-from . import gateway, producing, queues, topics
+from . import gateway, groups, producing, queues, tasks, topics
 from .openapi import query_parameters
 from .operation import HttpOperation
 
 TABLE: tuple[HttpOperation, ...] = (
     *producing.OPERATIONS,
+    *tasks.OPERATIONS,
     *queues.OPERATIONS,
+    *groups.OPERATIONS,
     *topics.OPERATIONS,
     *gateway.OPERATIONS,
 )
@@ -20,6 +22,10 @@ TABLE: tuple[HttpOperation, ...] = (
 _HEADS = {
     "messages": "Queues and messages",
     "consumers": "Consumers",
+    "tasks": "Tasks",
+    "groups": "Queue groups",
+    "dead letters": "Dead letters",
+    "schedules": "Schedules",
     "topics": "Topics",
     "gateway": "The gateway",
 }
