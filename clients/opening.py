@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..storage.linux import need_linux
 from ..transport.socket_options import MESSAGE_BYTES_MAX
 from ..transport.url import parse
-from .connection.channel import Channel
+from .connection.channel import ClientChannel
 from .connection.connection import Connection
 
 NAME = "penstock-python"
@@ -18,7 +18,7 @@ def open_connection(url: str, *, timeout: float, name: str | None, clock: Callab
     return Connection(open_channel(url, clock=clock), url=url, name=name or NAME, timeout=timeout, clock=clock)
 
 
-def open_channel(url: str, *, clock: Callable[[], float]) -> Channel:
+def open_channel(url: str, *, clock: Callable[[], float]) -> ClientChannel:
     """The channel that serves `url`. Imports the engine (half of all code) and ZeroMQ only if needed."""
     found = parse(url)
     if found.scheme == "mem":

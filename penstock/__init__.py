@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .clients import Client, Consumer, Posted, Producer, Stage, Staging, Task, Transaction, Worker
     from .clients.tasks import CurrentTask, Job, JobStatus, Retry, current_task
     from .connecting import connect
+    from .storage.channel import Channel
     from .storage.embedded import Log
     from .storage.errors import Error
     from .storage.record import Record
@@ -38,6 +39,7 @@ _HOMES = {
     "CurrentTask": ".clients.tasks",
     "current_task": ".clients.tasks",
     "Log": ".storage.embedded",
+    "Channel": ".storage.channel",
     "Record": ".storage.record",
     "Posted": ".clients",
     "Error": ".storage.errors",
@@ -62,8 +64,9 @@ __all__ = [
     "JobStatus",
     "CurrentTask",
     "current_task",
-    # a log in this process
+    # a log in this process, and a queue of several
     "Log",
+    "Channel",
     # values
     "Record",
     "Posted",

@@ -191,6 +191,12 @@ class FileLock:
         os.pwrite(self._descriptor, text, 0)  # before truncating: on a full disk another writer may take freed blocks
         os.ftruncate(self._descriptor, len(text))
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def release(self) -> None:
         """Give the lock up; may be called twice."""
         descriptor, self._descriptor = self._descriptor, -1

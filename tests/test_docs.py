@@ -24,6 +24,7 @@ from support.sources import ROOT, walk_files
 PAGES = list(walk_files(".md"))
 README = ROOT / "README.md"
 SAID = {
+    "channel.md": "b'UA 1545' 1",
     "arrow.md": "1 record was copied",
     "asyncio.md": "b'UA 1545'",
     "README.md": "UA 1545",

@@ -65,7 +65,9 @@ ORDER = {
         # damage
         *("dump", "first_page", "aside", "verify", "repair"),
         # writing
-        *("appending", "order", "log", "background_sync", "following", "embedded", "jobs", "log_store", ""),
+        *("appending", "order", "log", "background_sync", "following", "embedded", "jobs", "log_store"),
+        # a queue of several processes
+        *("range_locks", "channel_logs", "channel", ""),
     ],
     "penstock.transport": [
         *("errors", "message", "names", "url", "murmur2", "partitioner"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..reading.mapped import LogSource, MappedSource
 
 
-class Channel(Protocol):
+class ClientChannel(Protocol):
     """See the module."""
 
     remote: bool

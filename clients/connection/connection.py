@@ -40,7 +40,7 @@ from .steps import FOREVER, Pause, Steps
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
-    from .channel import Channel
+    from .channel import ClientChannel
 
 A = TypeVar("A")
 
@@ -149,7 +149,9 @@ class Question:
 class Connection:
     """See the module."""
 
-    def __init__(self, channel: Channel, *, url: str, name: str, timeout: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, channel: ClientChannel, *, url: str, name: str, timeout: float, clock: Callable[[], float]
+    ) -> None:
         self.channel = channel
         self.url = url
         self.timeout = timeout

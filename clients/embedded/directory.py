@@ -85,7 +85,7 @@ class DirectoryChannel:
             AskEnds: self._ends.ask, Measure: lambda asked: measured(self._peek, asked),
         }  # fmt: skip
 
-    # -- as Channel ---------------------------------------------------------------------------------------
+    # -- as ClientChannel ---------------------------------------------------------------------------------------
 
     @property
     def connections(self) -> int:
@@ -99,7 +99,7 @@ class DirectoryChannel:
         return wall_us()
 
     def choose_delivery(self, group: str, wanted: str) -> str:
-        """Let a reader without a group map the files unless this process serves them. See Channel."""
+        """Let a reader without a group map the files unless this process serves them. See ClientChannel."""
         if group or self._serves():
             if wanted == "mapped":
                 raise InvalidArgument('delivery="mapped" with a group needs a broker; in process, leave it at "auto"')
@@ -138,11 +138,11 @@ class DirectoryChannel:
         raise AssertionError("a directory has no endpoints of its own")
 
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
-        """See Channel."""
+        """See ClientChannel."""
         return MappedSource(topic, PeekedLogs(self._peek))
 
     def open_logs(self, welcome: Welcome) -> LogSource:
-        """See Channel."""
+        """See ClientChannel."""
         return PeekedLogs(self._peek)
 
     def due(self) -> float:
@@ -154,7 +154,7 @@ class DirectoryChannel:
         return self._wake.fileno()
 
     def look_again(self) -> None:
-        """Do nothing: no message is ever missed here. See Channel."""
+        """Do nothing: no message is ever missed here. See ClientChannel."""
 
     def break_off(self) -> None:
         self._broken_off = True

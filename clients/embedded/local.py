@@ -267,7 +267,7 @@ class LocalChannel:
         return self._broker.now_us()
 
     def choose_delivery(self, group: str, wanted: str) -> str:
-        """Choose the only way there is in one process. See Channel."""
+        """Choose the only way there is in one process. See ClientChannel."""
         if wanted == "mapped":
             raise InvalidArgument('delivery="mapped" reads files, and there are none: leave it at "auto"')
         return "control"
@@ -310,7 +310,7 @@ class LocalChannel:
         return self._wake.fileno()
 
     def look_again(self) -> None:
-        """Do nothing: no message is ever missed here. See Channel."""
+        """Do nothing: no message is ever missed here. See ClientChannel."""
 
     def break_off(self) -> None:
         self._broken_off = True

@@ -1,0 +1,161 @@
+"""The logs of a channel: every process writes one of its own, and reads those of all.
+
+Idea: a log has one writer, so processes that write at the same time write to different logs. A log has a number, which
+is never given again, and a record of any of them a place: number and offset as one integer.
+
+Contract: not safe for threads; the caller has a lock. What vanishes was removed because nothing needs it. Must not know
+what records mean.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from . import layout
+from .embedded import Log
+from .errors import StorageError
+from .files import FileLock, Files
+from .record import Record
+
+OFFSET_BITS = 32
+MAKING = "making"
+REMOVED = "removed-"
+"""What a removed log leaves: an empty directory with its number, until a later one is given."""
+
+SEGMENT_BYTES = 16 << 20
+
+FULL_RECORDS, FULL_BYTES = 100_000, 64 << 20
+"""A log with so much gets no more, so that it can be removed once its records are not needed."""
+
+RETRY_S = 0.001
+"""Between two tries for a lock that is held while one record is appended, or one log made."""
+
+
+def patient_lock(path: str, files: Files) -> FileLock:
+    """Take a lock that other processes hold for a moment."""
+    while True:
+        held = files.try_lock(path)
+        if not isinstance(held, bytes):
+            return held
+        time.sleep(RETRY_S)
+
+
+class ChannelLogs:
+    """The logs in one directory. `known` are those that were there when it looked last."""
+
+    def __init__(self, path: str, files: Files, commit: Literal["durable", "written"]) -> None:
+        files.mkdir(path)
+        self.path = path
+        self._commit: Literal["durable", "written"] = commit
+        self.known: set[int] = set()
+        self._files = files
+        self._logs: dict[int, Log] = {}
+        self._own: int | None = None
+        self._written = 0
+
+    def look(self) -> set[int]:
+        """Open logs that are new. Returns the numbers of those that vanished."""
+        found = {int(name) for name in self._files.listdir(self.path) if name.isdigit()}
+        for number in found - self._logs.keys():
+            try:
+                self._logs[number] = Log(self._path_of(number), read_only=True)
+            except (StorageError, OSError):
+                if self._files.is_directory(self._path_of(number)):
+                    raise
+                found.discard(number)  # it was removed meanwhile
+        vanished = self._logs.keys() - found
+        for number in vanished:
+            self._logs.pop(number).close()
+        self.known = found
+        return vanished
+
+    def news(self) -> Iterator[tuple[int, Record]]:
+        """Records that were not read yet, with their places."""
+        for number, log in self._logs.items():
+            try:
+                for record in log:
+                    if record.offset:  # the first one is no news: `_made`
+                        yield number << OFFSET_BITS | record.offset, record
+            except (StorageError, OSError):
+                if self._files.is_directory(log.path):
+                    raise  # else it was removed meanwhile
+
+    def value(self, place: int) -> bytes:
+        """The value of a record."""
+        return self._logs[place >> OFFSET_BITS].read(place & (1 << OFFSET_BITS) - 1, 1)[0].value
+
+    def writer(self) -> Log:
+        """The log to append to. `appended` counts what is."""
+        if self._own is not None:
+            return self._logs[self._own]
+        with patient_lock(f"{self.path}/{layout.LOCK}", self._files):
+            names = self._files.listdir(self.path)
+            found = [int(digits) for name in names if (digits := name.removeprefix(REMOVED)).isdigit()]
+            number = max(found, default=0) + 1
+            log = self._made(number)
+            for name in names:
+                if name.startswith(REMOVED):
+                    self._files.remove_tree(f"{self.path}/{name}")
+        self._logs[number], self._own, self._written = log, number, 0
+        self.known = self.known | {number}
+        return log
+
+    def _made(self, number: int) -> Log:
+        """A new log; other processes see it once it is whole."""
+        making = f"{self.path}/{MAKING}"
+        self._files.remove_tree(making)
+        with Log(making) as log:
+            log.append(b"")  # opening an empty log may make it anew
+        self._files.rename_dir(making, self._path_of(number))
+        self._files.sync_dir(self.path)
+        return Log(self._path_of(number), segment_bytes=SEGMENT_BYTES, commit=self._commit)
+
+    def appended(self, log: Log, offset: int, size: int) -> bool:
+        """A record was appended. True when the log is full and the next record goes to another one."""
+        if self._own is None or self._logs[self._own] is not log:
+            return False
+        self._written += size
+        if offset + 1 < FULL_RECORDS and self._written < FULL_BYTES:
+            return False
+        self.let_go()
+        return True
+
+    def let_go(self) -> None:
+        """End the log that is written; it is still read."""
+        if self._own is not None:
+            own, log = self._own, self._logs[self._own]
+            reading = Log(log.path, read_only=True)  # first: without a writer it may be removed
+            reading.seek(log.position)
+            log.close()
+            self._own, self._logs[own] = None, reading
+
+    def remove(self, number: int, unneeded: Callable[[], bool]) -> bool:
+        """Remove a log without a writer if nothing needs it, which is asked once none can write to it any more."""
+        path, removed = self._path_of(number), f"{self.path}/{REMOVED}{number}"
+        with patient_lock(f"{self.path}/{layout.LOCK}", self._files):  # none is being made or removed
+            try:
+                held = self._files.try_lock(f"{path}/{layout.LOCK}")
+            except FileNotFoundError:
+                return False
+            if isinstance(held, bytes):
+                return False
+            with held:
+                if not unneeded():
+                    return False
+                self._files.rename_dir(path, removed)
+            self._files.sync_dir(self.path)
+            for name in self._files.listdir(removed):
+                self._files.unlink(f"{removed}/{name}")
+        return True
+
+    def _path_of(self, number: int) -> str:
+        return f"{self.path}/{number:010d}"
+
+    def close(self) -> None:
+        """Close all of them."""
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+        self._own = None
