@@ -47,6 +47,7 @@ from .queue_messages import (
     QueueWorker,
     RedriveDead,
     Refusal,
+    ResetQueue,
     Schedule,
     Schedules,
     SetQueue,
@@ -475,7 +476,7 @@ Request = (
     | Lease | SettleTasks | ExtendLeases | SetQueue | ListQueues | PauseQueue | DeleteQueue | AskTask | CancelTask
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
     | ListPending | ListWorkers
-    | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim
+    | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
 )  # fmt: skip
 """Messages from a client."""
 

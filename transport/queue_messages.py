@@ -202,6 +202,16 @@ class PauseQueue(Message, tag=79, frozen=True):
     until_us: Int64  # 0: resume
 
 
+class ResetQueue(Message, tag=98, frozen=True):
+    """Let a queue group go on at `positions`, or at a time or an end on every partition. Answered by Done."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    time_us: Int64
+    positions: Listed[tuple[Count, Count]] = []  # (partition, offset)
+
+
 class DeleteQueue(Message, tag=80, frozen=True):
     """Delete a queue group: leases, attempts, dead letters."""
 

@@ -67,6 +67,17 @@ class QueueClient:
         """Lease records of `group` on `topic` again."""
         self._driver.run(self._queue_verbs.resume_queue(topic, group))
 
+    def reset_queue(self, topic: str, group: str, to: Start | Mapping[int, int]) -> None:
+        """Let the queue group `group` of `topic` go on elsewhere, as if it began there.
+
+        Tasks from there on that were finished are given again, and earlier ones that were not begun are skipped. Those
+        that are leased, retrying, dead-lettered or cancelled stay as they are.
+
+        Args:
+            to: "earliest", "latest", a datetime, or offsets by partition.
+        """
+        self._driver.run(self._queue_verbs.reset_queue(topic, group, to))
+
     def delete_queue(self, topic: str, group: str) -> None:
         """Delete the queue group `group` of `topic`: leases, attempts, dead letters. The records stay."""
         self._driver.run(self._queue_verbs.delete_queue(topic, group))

@@ -32,6 +32,7 @@ from ...transport.queue_messages import (
     Queue,
     Queues,
     RedriveDead,
+    ResetQueue,
     Schedule,
     Schedules,
     SetQueue,
@@ -120,6 +121,20 @@ class QueueVerbs:
         found = yield from self.connection.find_topic(topic, deadline)
         yield from self.connection.ask(
             lambda request: PauseQueue(request, found.topic, group, until_us), Done, deadline=deadline, what=what
+        )
+
+    def reset_queue(self, topic: str, group: str, to: Start | Mapping[int, int]) -> Steps[None]:
+        """Let a queue group go on elsewhere."""
+        positions = list(to.items()) if isinstance(to, Mapping) else []
+        time_us, deadline = 0 if isinstance(to, Mapping) else start_time(to, "to"), self._deadline()
+        if isinstance(to, Mapping) and not positions:
+            raise InvalidArgument('to={} moves nothing: give offsets by partition, "earliest", "latest" or a datetime')
+        found = yield from self.connection.find_topic(topic, deadline)
+        yield from self.connection.ask(
+            lambda request: ResetQueue(request, found.topic, group, time_us, positions),
+            Done,
+            deadline=deadline,
+            what=f"resetting queue {group} of topic {topic}",
         )
 
     def delete_queue(self, topic: str, group: str) -> Steps[None]:

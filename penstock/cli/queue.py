@@ -12,7 +12,7 @@ from .consent import ask, asks_first
 from .names import queue_group_option, topic_argument
 from .options import ASSIGNMENT, SOME_TIME, Invocation, with_session
 from .output import unavailable_text
-from .positions import MOMENT, utc_text
+from .positions import MOMENT, POSITION, utc_text
 
 if TYPE_CHECKING:
     from ..clients import Client, Queue
@@ -26,7 +26,7 @@ FAR_YEAR = 9000
 
 @click.group
 def command() -> None:
-    """List, set, pause, resume and delete queue groups."""
+    """List, set, pause, resume, reset and delete queue groups."""
 
 
 @command.command("list")
@@ -140,6 +140,28 @@ def resume(topic: str, group: str, session: Invocation) -> None:
     with session.connect() as client:
         client.resume_queue(topic, group)
     session.output.say("resumed", f"queue {group} of {topic} is resumed", topic=topic, group=group)
+
+
+@command.command(short_help="Let a queue go on elsewhere.")
+@topic_argument
+@click.option("--to", "position", type=POSITION, required=True, help="earliest, latest, an offset, or a time.")
+@click.option("--partition", "partitions", type=int, multiple=True, help="With an offset: only these; repeatable.")
+@queue_group_option
+@with_session
+@asks_first
+def reset(topic: str, position: Any, partitions: tuple[int, ...], asks: bool, group: str, session: Invocation) -> None:
+    """Let the queue of TOPIC go on elsewhere: finished tasks from there on are given again, earlier ones skipped."""
+    if partitions and not isinstance(position, int):
+        raise click.UsageError("--partition goes with an offset")
+    with session.connect() as client:
+        if asks:
+            ask(f"reset queue {group} of topic {topic}?")
+        if isinstance(position, int):
+            position = dict.fromkeys(partitions or range(len(client.topic(topic).partitions)), position)
+        client.reset_queue(topic, group, position)
+        ready = client.queue(topic, group).ready
+    sentence = f"queue {group} of {topic} reset: {units.count_text(ready, 'task')} ready"
+    session.output.say("reset", sentence, topic=topic, group=group, ready=ready)
 
 
 @command.command(short_help="Delete a queue: leases, attempts, dead letters.")

@@ -147,7 +147,7 @@ def alter(name: str, partitions: int | None, session: Invocation, **options: Any
 
 
 @command.command(short_help="Remove the oldest records of a topic.")
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @click.option("--records", type=click.IntRange(0), help="So many stay, per partition.")
 @click.option("--before", type=POSITION, help="Those before an offset or a time go; latest: all.")
 @click.option("--partition", type=click.IntRange(0), help="Only this one; an offset needs it where there are several.")

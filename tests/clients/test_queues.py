@@ -141,6 +141,23 @@ def test_results_of_many_tasks_go_in_several_requests(client, topic):
         assert client.task(ids[8], group="jobs").result == result
 
 
+def test_a_queue_goes_on_elsewhere(client, topic):
+    fill(client, topic, 6)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        worker.ack(worker.fetch(6, wait=WAIT))
+        client.reset_queue(topic, "jobs", {0: 4})
+        again = worker.fetch(9, wait=WAIT)
+        assert [task.offset for task in again] == [4, 5]
+        worker.ack(again)
+    client.reset_queue(topic, "jobs", "earliest")
+    assert client.queue(topic, "jobs").ready == 6
+    client.reset_queue(topic, "jobs", "latest")
+    assert client.queue(topic, "jobs").depth == 0
+    client.reset_queue(topic, "jobs", datetime.now(UTC) - timedelta(days=1000))
+    with pytest.raises(InvalidArgument, match="moves nothing"):
+        client.reset_queue(topic, "jobs", {})
+
+
 def test_no_name_is_no_queue_group(client, topic):
     fill(client, topic, 1)
     client.set_queue(topic, "jobs")

@@ -169,6 +169,16 @@ def test_tasks_are_settled_by_their_ids_alone_or_beside_leased_ones(on: Cli, que
     assert on("task", "ack", "nonsense").code == exits.USAGE
 
 
+def test_a_queue_is_reset_to_a_place(on: Cli, queue: str) -> None:
+    enqueued(on, queue, "a", "b", "c")
+    on("task", "ack", *leased(on, queue, 3))
+    assert on("queue", "reset", queue, "--to", "1").code == exits.USAGE
+    assert on("queue", "reset", queue, "--to", "latest", "--partition", "0", "--yes").code == exits.USAGE
+    assert on("queue", "reset", queue, "--to", "1", "--yes").text.endswith("reset: 2 tasks ready\n")
+    (line,) = on("queue", "reset", queue, "--to", "earliest", "--yes", "--json").lines
+    assert (line["event"], line["ready"]) == ("reset", 3)
+
+
 def test_why_says_what_holds_a_task_back(on: Cli, queue: str) -> None:
     (id_,) = enqueued(on, queue, "later", delay="1h")
     assert state(on, id_) == "delayed"

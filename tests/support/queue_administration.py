@@ -18,6 +18,10 @@ STATES = {
 }  # fmt: skip
 
 
+OPEN = ("leased", "waiting", "dead", "cancelled")
+"""What a group knows of records before its start."""
+
+
 class Administration(Requests):
     """Requests about groups and single tasks."""
 
@@ -88,7 +92,11 @@ class Administration(Requests):
         group = shelf.groups.get(name)
         if group is None or name not in self.partition_at(partition).committed.queues.by_name:
             return None
-        found = [offset for offset, task in group.tasks.items() if task.state in states and offset < end]
+        found = [
+            offset
+            for offset, task in group.tasks.items()
+            if task.state in states and offset < end and (offset >= group.start or task.state in OPEN)
+        ]
         return (partition, name, shelf, group, found) if found else None
 
     # -- the dead -----------------------------------------------------------------------------------
@@ -137,6 +145,30 @@ class Administration(Requests):
             found.append(m.TrimmedPartition(partition, before, shelf.first, sorted(lost.items())))
         self.note(f"{[(each.partition, each.first, each.lost) for each in found]}")
         self.expect(request, lambda answer, _: self._check_trimmed(answer, found))
+
+    def move(self) -> None:
+        """A group goes on elsewhere on one partition, or begins anew on all."""
+        name, dice = self.dice.choice(GROUPS), self.dice
+        partition = dice.randrange(PARTITIONS)
+        end = self.partition_at(partition).committed.end
+        if self.rig.store.hold or not all(name in shelf.groups for shelf in self.shelves):
+            return
+        request = self.rig.next_request()
+        if dice.random() < 0.3:
+            time_us = dice.choice([m.EARLIEST, m.LATEST])
+            self.send(m.ResetQueue(request, self.topic, name, time_us))
+            ends = [self.partition_at(number).committed.end for number in range(PARTITIONS)]
+            targets = {n: shelf.first if time_us == m.EARLIEST else ends[n] for n, shelf in enumerate(self.shelves)}
+        else:
+            offset = dice.randrange(end + 1)
+            self.send(m.ResetQueue(request, self.topic, name, 0, [(partition, offset)]))
+            targets = {partition: max(offset, self.shelves[partition].first)}
+        for _ in range(2 * PARTITIONS + 1):  # it is done in portions
+            self.rig.node.tick(self.rig.now)
+        for number, offset in targets.items():
+            self.shelves[number].move(name, offset)
+        self.note(f"{name} {targets}")
+        self.expect(request, lambda answer, _: self._check_type(answer, m.Done))
 
     def _check_trimmed(self, answer: Any, found: list[m.TrimmedPartition]) -> None:
         assert isinstance(answer, m.TrimmedTopic), answer

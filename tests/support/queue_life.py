@@ -310,6 +310,7 @@ class Life(Administration):
                 Life.settle_records,
                 Life.extend,
                 Life.trim,
+                Life.move,
                 None,
             ]
         )
@@ -417,6 +418,7 @@ COMMANDS: list[Callable[[Life], None]] = [
     *[Life.redrive] * 2,
     Life.discard,
     Life.trim,
+    Life.move,
     Life.ask_task,
     Life.read,
     *[Life.pass_time] * 4,

@@ -67,6 +67,7 @@ class Group:
     tokens: list[int] = field(default_factory=list)
     paused_until_us: int = 0
     expired: bool = False  # in this step: who was given records in the same one may have come before
+    moved: bool = False  # back: what is retrying may go before an earlier record of its key
     mixed: bool = False  # it looked at keys once: what was passed over then may stand between retries
     grants: dict[bytes, list[int]] = field(default_factory=dict)  # times of leases by key, of this node's life
 
@@ -219,6 +220,7 @@ class Shelf:
             if other < offset
             and self.records[other].key == key
             and (task.state == "waiting" or (task.state == "untouched" and not (special or self.is_special(other))))
+            and not (group.moved and task.state == "untouched" and group.tasks[offset].state == "waiting")
             and self.records[other].priority >= priority
         ]
 
@@ -337,6 +339,14 @@ class Shelf:
                 self._ended(group, token, by_worker=False)
         return {name: count for name, count in lost.items() if count}
 
+    def move(self, name: str, offset: int) -> None:
+        """A group goes on at `offset`, as if it began there; what is open stays open."""
+        group, kept = self.group(name), ("leased", "waiting", "dead", "cancelled")
+        stay = {at: task for at, task in group.tasks.items() if task.state in kept}
+        group.moved, group.start = True, offset
+        group.tasks = {at: Task() for at in range(offset, len(self.records))} | stay
+        group.tasks = dict(sorted(group.tasks.items()))
+
     # -- administration -----------------------------------------------------------------------------
 
     def cancel(self, name: str, offset: int) -> None:
@@ -412,9 +422,7 @@ def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
     tables["start"] = queue.start
     tables["settings"] = queue.settings
     beyond = set(range(queue.frontier, len(shelf.records))) | set(queue.held)
-    tables["untouched"] = {
-        offset for offset in beyond if offset not in queue.cancelled and not shelf.is_special(offset)
-    }
+    tables["untouched"] = {offset for offset in beyond if not queue.passes(offset) and not shelf.is_special(offset)}
     return tables
 
 

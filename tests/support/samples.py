@@ -52,6 +52,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.SettleRecords(93, TOPIC, "jobs", 0, [(0, 100)], -1, "", [(0, 100, b"{}")]), b""),
     (m.ListPending(120, TOPIC, "jobs", 0, 100, 10, 1000, "w1", 60_000), b""),
     (m.ListWorkers(122, TOPIC, "jobs"), b""),
+    (m.ResetQueue(98, TOPIC, "jobs", m.EARLIEST, [(0, 100)]), b""),
     (m.Trim(94, TOPIC, m.TrimRule.OFFSET, 100, 3), b""),
     (m.RedriveDead(29, TOPIC, "jobs", [(0, 100)], "", 10.0), b""),
     (m.DiscardDead(30, TOPIC, "jobs", [], "timeout"), b""),

@@ -105,6 +105,11 @@ def pause(partition: Partition, group: str, until_us: int, waiter: Waiter) -> No
     partition.propose(fx.QueuePaused(group, until_us), waiter)
 
 
+def move(partition: Partition, group: str, offset: int, waiter: Waiter) -> None:
+    """Let a group go on at an offset."""
+    partition.propose(fx.QueueMoved(group, offset), waiter)
+
+
 def delete(partition: Partition, group: str, waiter: Waiter) -> None:
     """Delete a group."""
     partition.propose(fx.QueueDeleted(group), waiter)

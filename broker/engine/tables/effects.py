@@ -242,6 +242,12 @@ class Trimmed(Effect, tag=39, frozen=True):
     offset: int
 
 
+class QueueMoved(QueueEffect, tag=44, frozen=True):
+    """The group goes on at `offset`, as if it began there. What is leased, retrying or dead-lettered stays so."""
+
+    offset: int
+
+
 class TasksTaken(QueueEffect, tag=40, frozen=True):
     """Given to a worker without a lease: done. `ranges` are (first offset, how many), the rest as in LeaseGranted."""
 
@@ -317,7 +323,7 @@ class TopicErased(Effect, tag=67, frozen=True):
 PartitionEffect = (
     FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
     | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
-    | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved | TasksTaken
+    | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved | TasksTaken | QueueMoved
     | Trimmed | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
     | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
 )  # fmt: skip

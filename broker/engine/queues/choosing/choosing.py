@@ -144,7 +144,7 @@ class ShelfPicker:
         return bool(offsets)
 
     def _is_work(self, offset: int) -> bool:
-        return offset not in self._queue.cancelled and not len(self._source.skipped(offset, offset + 1))
+        return not self._queue.passes(offset) and not len(self._source.skipped(offset, offset + 1))
 
     def moved(self) -> list[Moved]:
         """The cursor, if it moved."""
@@ -187,8 +187,8 @@ def add(runs: list[Run], run: Run) -> None:
 def _passed(queue: Queue, source: RecordSource, low: int, high: int) -> Sequence[int]:
     """Records that the frontier skips, sorted."""
     passed = source.skipped(low, high)
-    if queue.cancelled:
-        return sorted({*passed, *(offset for offset in range(low, high) if offset in queue.cancelled)})
+    if queue.cancelled or queue.apart:
+        return sorted({*passed, *(offset for offset in range(low, high) if queue.passes(offset))})
     return passed
 
 

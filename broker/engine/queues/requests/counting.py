@@ -39,7 +39,7 @@ def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
 def _skipped(partition: Partition, queue: Queue, low: int, after_us: int, until_us: int) -> int:
     """How many untouched records are void or cancelled: plain ones from `low` on, and shelved ones of some times."""
     shelves, voids = partition.committed.shelves, partition.committed.voids
-    known = {*voids.between(low, partition.end), *queue.cancelled}
+    known = {*voids.between(low, partition.end), *queue.cancelled, *queue.apart}
     if voids and shelves:
         known.update(voids.among(shelved(queue, shelves, low)).tolist())
     count = 0

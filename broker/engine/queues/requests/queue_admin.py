@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .....transport.messages import DeleteQueue, Done, ListQueues, PauseQueue, SetQueue
+from .....transport.messages import DeleteQueue, Done, ListQueues, PauseQueue, ResetQueue, SetQueue
 from .....transport.messages import Queue as QueueEntry
 from .....transport.messages import Queues as QueuesReply
 from ....errors import InvalidRequest, InvalidSettings, UnknownTopic
-from ...logs.partition import Partition, check_time
+from ...logs.partition import FIND_STEPS, Partition, check_time
 from ...tables.names import check_name, check_topic_name
 from ...tables.queues.settings import altered
 from ...turns.portions import spread
 from ...turns.replies import Gather, refusing
 from .. import verbs
-from ..topic_queues import check_no_stream, check_serves, having, queue_settings, why_unavailable
+from ..topic_queues import check_no_stream, check_serves, having, proposed, queue_settings, why_unavailable
 from .counting import counted
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class QueueAdmin:
     ) -> None:
         """`later` describes groups that were set."""
         self.handlers: Handlers = {
-            SetQueue: self.set, ListQueues: self.list, PauseQueue: self.pause, DeleteQueue: self.delete,
+            SetQueue: self.set, ResetQueue: self.reset, ListQueues: self.list, PauseQueue: self.pause,
+            DeleteQueue: self.delete,
         }  # fmt: skip
         self._topics = topics
         self._port = port
@@ -123,6 +124,35 @@ class QueueAdmin:
             self._watching.watch(partition, message.group)
 
         yield from spread(known, gather, pause)
+
+    def reset(self, peer: Peer, message: ResetQueue, payload: Payload, now: Now) -> Work:
+        """Let a group go on elsewhere. Raises UnknownGroup, InvalidRequest, OutOfBounds, Unavailable, Poisoned."""
+        topic, group = self._topics.get(message.topic), message.group
+        check_time("time_us", message.time_us)
+        known = having(topic, group)
+        if message.positions:
+            known = [topic.partition(number) for number, _ in message.positions]
+        for partition in known:
+            check_serves(partition)
+            proposed(partition, group)
+        named, targets = dict(message.positions), list[tuple[Partition, int]]()
+        for partition in known:
+            offset = max(named.get(partition.number, 0), partition.first)
+            if not message.positions:
+                offset = partition.find(message.time_us)
+            partition.check_offset(offset)
+            targets.append((partition, offset))
+            yield FIND_STEPS
+            self._topics.check(topic)
+        gather = self._all(peer, message.request, known)
+
+        def move(target: tuple[Partition, int]) -> None:
+            partition, offset = target
+            verbs.move(partition, group, max(offset, partition.proposed.first), gather.one())
+            self._leasing.forget_taken(partition, group)
+            self._watching.watch(partition, group)
+
+        yield from spread(targets, gather, move)
 
     def delete(self, peer: Peer, message: DeleteQueue, payload: Payload, now: Now) -> Work:
         """Delete a group. Raises UnknownGroup, GroupActive, Unavailable, Poisoned."""

@@ -214,7 +214,7 @@ class TaskRequests:
                 f"record {offset} of {partition!r} was finished and is forgotten, its result too: retention "
                 f"(keep_finished_s of the queue, or the topic's) removed all below {partition.first}"
             )
-        if offset < queue.start:
+        if offset < queue.start and not queue.has(offset):
             raise UnknownTask(
                 f"record {offset} of {partition!r} is no task of group {queue.group}, which began at {queue.start}"
             )

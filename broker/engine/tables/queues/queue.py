@@ -76,6 +76,7 @@ class QueueBody(Struct, array_like=True):
     progress: list[tuple[int, bytes]]
     finals: int = 0
     endings: list[tuple[int, int]] = []
+    apart: list[int] = []
 
 
 class Queue:
@@ -96,6 +97,7 @@ class Queue:
         self.dead_letters: dict[int, DeadLetter] = {}  # by offset
         self.cancelling: set[int] = set()  # leased, and not leased again
         self.cancelled: set[int] = set()  # done without being tried; skipped where they were untouched
+        self.apart: set[int] = set()  # open when the group was moved before them: they have a state of their own
         self.ended: dict[int, None] = {}  # tokens, oldest first
         self.progress: dict[int, bytes] = {}  # by offset, of leased records
         self.finals = 0  # how often a record ended with something to tell (finals.py)
@@ -253,6 +255,8 @@ class Queue:
     def forget_below(self, first: int, kept: Kept) -> None:
         """The log's first offset moved: forget removed records, except those on shelves."""
         self.endings.forget_below(first)
+        if self.apart and min(self.apart) < first:
+            self.apart = {offset for offset in self.apart if offset >= first}
         if self.cancelled and min(self.cancelled) < first:
             self.cancelled = {offset for offset in self.cancelled if offset >= first or kept.seq(offset)}
 
@@ -268,6 +272,19 @@ class Queue:
             for offset in [offset for offset in table if offset < first]:
                 del table[offset]
         self.cancelling = {offset for offset in self.cancelling if offset >= first}
+
+    def begin_at(self, offset: int) -> None:
+        """The group goes on at `offset`. Records that are leased, retrying or dead-lettered stay so."""
+        self.start = self.frontier = offset
+        self.cursors.clear()
+        self.held.clear()
+        leased = (
+            at
+            for lease in self.leases.values()
+            for first, count, _ in lease.runs()
+            for at in range(first, first + count)
+        )
+        self.apart = {at for at in (*self.retrying, *self.dead_letters, *leased) if at >= offset}
 
     def passed_over(self, offset: int) -> None:
         """A record became void: no group leases it any more."""
@@ -310,14 +327,25 @@ class Queue:
 
     def begun(self, offset: int, shelves: Shelves) -> bool:
         """Whether a record is leased or ended: done, dead-lettered or cancelled."""
-        if offset < self.start or offset in self.retrying or offset in self.held:
+        if offset in self.retrying or offset in self.held:
             return False
-        if offset in self.dead_letters or offset in self.cancelled or self.lease_of(offset) is not None:
+        if self.has(offset):
             return True
+        if offset < self.start or offset in self.apart:
+            return offset >= self.start
         if shelves.between(offset, offset + 1):
             cursor = self.cursors.get(shelves.level_of(offset), ShelfCursor())
             return cursor.passed(shelves.time_of(offset), offset)
         return offset < self.frontier
+
+    def has(self, offset: int) -> bool:
+        """Whether a record is leased, retrying, dead-lettered or cancelled, wherever the group begins."""
+        waits = offset in self.retrying or offset in self.dead_letters or offset in self.cancelled
+        return waits or self.lease_of(offset) is not None
+
+    def passes(self, offset: int) -> bool:
+        """Whether an untouched record is no work: it was cancelled, or has a state of its own."""
+        return offset in self.cancelled or offset in self.apart
 
     @property
     def stays(self) -> bool:
@@ -340,6 +368,7 @@ class Queue:
             sorted(self.retrying.items(), key=_first), sorted(self.held.items()),
             sorted(self.dead_letters.items(), key=_first), sorted(self.cancelling), sorted(self.cancelled),
             list(self.ended), sorted(self.progress.items()), self.finals, self.endings.entries[:],
+            sorted(self.apart),
         )  # fmt: skip
 
     @classmethod
@@ -356,6 +385,7 @@ class Queue:
         queue.held, queue.dead_letters = dict(body.held), dict(body.dead_letters)
         queue.cancelling, queue.cancelled = set(body.cancelling), set(body.cancelled)
         queue.ended = dict.fromkeys(body.ended)
+        queue.apart = set(body.apart)
         queue.progress = dict(body.progress)
         queue.finals = body.finals
         queue.endings = Endings(body.endings, first)

@@ -70,6 +70,8 @@ def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> Record
         return RecordStatus(WAITING, retrying.attempt, "", retrying.ready_us, reason, history=retrying.history)
     if offset in queue.cancelled:
         return RecordStatus(CANCELLED)
+    if offset in queue.apart:
+        return RecordStatus(COMPLETED)
     due_us, level = shelves.time_of(offset), shelves.level_of(offset)
     shelved = bool(due_us or level)
     taken = queue.cursors.get(level, ShelfCursor()).passed(due_us, offset) if shelved else offset < queue.frontier

@@ -162,6 +162,8 @@ def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
             queue.cancel(effect.offsets, time_us)
         case fx.FrontierMoved():
             queue.moved(effect)
+        case fx.QueueMoved(offset=offset):
+            queue.begin_at(offset)
         case fx.QueuePaused():
             queue.paused_until_us = effect.until_us
         case _:

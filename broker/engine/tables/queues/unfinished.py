@@ -54,7 +54,7 @@ def next_plain(queue: Queue, shelves: Shelves, voids: Voids, offset: int) -> int
     """The first record from `offset` on that is on no shelf, neither void nor cancelled, or a later look finds it."""
     for _ in range(LOOK):
         low = shelves.beyond(voids.beyond(offset))
-        while low in queue.cancelled:
+        while queue.passes(low):
             low += 1
         if low == offset:
             break
@@ -70,7 +70,7 @@ def untouched(queues: QueueTable, shelves: Shelves, end: int) -> int:
         for level, shelf in shelves.by_level.items():
             at = shelf.offsets.below(max(queue.start, queue.cursors.get(level, NOTHING_TAKEN).offset))
             offsets = shelf.offsets.slice(at, at + LOOK).tolist()
-            work = (each for each in offsets if each not in queue.cancelled and each not in queues.voids)
+            work = (each for each in offsets if not queue.passes(each) and each not in queues.voids)
             low += [next(work, offsets[-1])] if offsets else []
     return min(low)
 
@@ -90,7 +90,7 @@ def shelved(queue: Queue, shelves: Shelves, high: int) -> np.ndarray:
         found.append(shelf.timers.pending((cursor.time_us, cursor.timer), queue.start, high))
         first = shelf.offsets.below(max(cursor.offset, queue.start))
         found.append(shelf.offsets.slice(first, shelf.offsets.below(high)))
-    return np.setdiff1d(np.concatenate(found), _keys(queue.cancelled))
+    return np.setdiff1d(np.concatenate(found), _passed(queue))
 
 
 def delayed(queue: Queue, shelves: Shelves, voids: Voids, high: int) -> np.ndarray:
@@ -99,7 +99,7 @@ def delayed(queue: Queue, shelves: Shelves, voids: Voids, high: int) -> np.ndarr
     for level, shelf in shelves.by_level.items():
         cursor = queue.cursors.get(level, NOTHING_TAKEN)
         found.append(shelf.timers.pending((cursor.time_us, cursor.timer), queue.start, high))
-    pending = np.setdiff1d(np.concatenate(found), _keys(queue.cancelled))
+    pending = np.setdiff1d(np.concatenate(found), _passed(queue))
     return np.setdiff1d(pending, voids.among(pending))
 
 
@@ -123,8 +123,8 @@ def open_below(state: HasQueues, queue: Queue, high: int) -> int:
     shelves, voids = state.shelves, state.voids
     low = min(max(queue.frontier, state.first), high)
     special = shelves.special_between(low, high)
-    cancelled = _keys(queue.cancelled)
-    passed = np.union1d(voids.range(low, high), cancelled[(cancelled >= low) & (cancelled < high)])
+    skipped = _passed(queue)
+    passed = np.union1d(voids.range(low, high), skipped[(skipped >= low) & (skipped < high)])
     waiting, opened = shelved(queue, shelves, high), open_in(queue)
     waiting = np.setdiff1d(waiting, voids.among(waiting))
     plain = high - low - len(np.union1d(special, passed))
@@ -151,6 +151,11 @@ def finished_long_ago(state: HasQueues, time_us: int) -> Finished | None:
     below = min(ended)
     is_all = below == state.end == untouched(state.queues, state.shelves, state.end) and not len(unfinished(state))
     return Finished(below, is_all, min((us for us in nexts if us is not None), default=NEVER_US))
+
+
+def _passed(queue: Queue) -> np.ndarray:
+    """Records that are no work for a group if they are untouched."""
+    return np.concatenate([_keys(queue.cancelled), _keys(queue.apart)])
 
 
 def _keys(table: Iterable[int]) -> np.ndarray:
