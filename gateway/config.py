@@ -26,6 +26,9 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     resp: tuple[str, ...] = ()  # unix:// and tcp:// addresses of the RESP door
     http: tuple[str, ...] = ()  # the same of the HTTP door
     users: str = ""  # the users file; "" lets any client in
+    cors: tuple[str, ...] = ()  # origins whose pages may use the HTTP door; "*" for any
+    tls_certificate: str = ""  # of the tcp:// addresses of the HTTP door, PEM files; "" for plain HTTP
+    tls_key: str = ""
     insecure: bool = False  # allow addresses that other machines can reach, without users
     may_create: bool = True  # a first record makes its topic
     timeout_s: float = 30.0  # for the broker to answer

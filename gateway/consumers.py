@@ -9,9 +9,11 @@ Contract: reading does not move an offset; `move` does. A consumer that has none
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ..broker.errors import UnknownGroup, UnknownPartition
 from ..clients.errors import InvalidArgument
+from ..storage.batch import Batch
 from ..storage.errors import OutOfBounds
 from ..storage.record import Record, record_runs
 from ..storage.recovery import end_offset_of
@@ -58,24 +60,38 @@ def start(topic: Topic, partition: int, offset: int | None) -> int:
     return place.first if offset is None else offset
 
 
+class BatchPart(NamedTuple):
+    """The records of a batch from offset `start` on and below `end`."""
+
+    partition: int
+    batch: Batch
+    start: int
+    end: int
+
+    def records(self) -> list[Record]:
+        """As records. Raises InvalidBatch."""
+        runs = record_runs(self.batch, self.start, self.partition)
+        return [record for run in runs for record in run if record.offset < self.end]
+
+
 async def take(
     link: BrokerLink, topic: Topic, starts: Mapping[int, int], max_records: int
-) -> tuple[list[Record], dict[int, int]]:
+) -> tuple[list[BatchPart], dict[int, int]]:
     """Records from `starts` on, and the offsets behind them.
 
     Partitions with more left come first, so that none is left behind for good.
     """
-    found: list[Record] = []
-    nexts, size = dict(starts), 0
+    found: list[BatchPart] = []
+    nexts, left, size = dict(starts), max_records, 0
     most_bytes = FEW_BYTES if max_records <= FEW else FETCH_BYTES
     for place in sorted((TopicPlace(topic, each) for each in starts), key=lambda p: starts[p.partition] - p.end):
         number, start = place.partition, starts[place.partition]
-        end = min(place.end, start + max_records - len(found))
+        end = min(place.end, start + left)
         async for batch in read(link, place, start, end, most_bytes):
-            for run in record_runs(batch, start, number):
-                found += [record for record in run if record.offset < end]
+            found.append(BatchPart(number, batch, start, end))
             nexts[number] = max(nexts[number], min(end_offset_of(batch), end))
             size += batch.batch_bytes
             if size > TAKEN_BYTES_MAX:
                 return found, nexts
+        left -= max(nexts[number] - start, 0)
     return found, nexts

@@ -21,9 +21,12 @@ from ..transport.url import Url
 
 BACKLOG = 511
 
+HANDSHAKE_S = 10.0
+"""For a peer to finish the handshake of TLS."""
+
 
 class Listeners:
-    """The listening sockets of one door. `connected` makes the protocol of a connection."""
+    """The listening sockets of one door. `connected` makes the protocol of a connection; `tls` is for those of TCP."""
 
     def __init__(self, connected: Callable[[], Any], tls: ssl.SSLContext | None = None) -> None:
         self._connected = connected
@@ -45,12 +48,15 @@ class Listeners:
         loop = asyncio.get_running_loop()
         if url.scheme == "unix":
             with ipc_paths.claimed(url.path):
-                server = await loop.create_unix_server(self._connected, url.path, backlog=BACKLOG, ssl=self._tls)
+                server = await loop.create_unix_server(self._connected, url.path, backlog=BACKLOG)
             self._paths.append(url.path)
             return server
         host = None if url.host == "*" else url.host.strip("[]")
         try:
-            return await loop.create_server(self._connected, host, url.port, backlog=BACKLOG, ssl=self._tls)
+            limit = None if self._tls is None else HANDSHAKE_S
+            return await loop.create_server(
+                self._connected, host, url.port, backlog=BACKLOG, ssl=self._tls, ssl_handshake_timeout=limit
+            )
         except OSError as error:
             kind = AddressInUse if error.errno == errno.EADDRINUSE else CannotListen
             raise kind(f"cannot listen on {url}: {error.strerror or error}") from error

@@ -49,7 +49,7 @@ def _http(link: BrokerLink, users: Users | None, config: GatewayConfig) -> Gatew
         libraries.load(library)
     from .http.server import HttpDoor
 
-    return HttpDoor(link, users=users, may_create=config.may_create)
+    return HttpDoor(link, users=users, config=config)
 
 
 DOORS: dict[str, Callable[[BrokerLink, Users | None, GatewayConfig], GatewayDoor]] = {"resp": _resp, "http": _http}

@@ -53,6 +53,9 @@ class Config(Struct, frozen=True, kw_only=True):
     http: Annotated[
         list[str], _about("Where HTTP clients connect, to a gateway beside the broker: unix:///path, tcp://host:port.")
     ]
+    cors: Annotated[list[str], _about("Origins whose web pages may use the HTTP door, like https://page.example.")]
+    tls_certificate: Annotated[str, _about("The HTTP door's certificate, a PEM file; empty: plain HTTP.")] = ""
+    tls_key: Annotated[str, _about("The key of tls_certificate, a PEM file.")] = ""
     users: Annotated[str, _about("The users file of the gateway; empty: it lets any client in.")] = ""
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
@@ -200,6 +203,7 @@ def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
         "data": str(state_directory(environ)),
         "resp": [],
         "http": [],
+        "cors": [],
         "listen": [f"unix://{runtime_directory(environ)}/broker.sock"],
     }
     return {field.name: own.get(field.name, field.default) for field in msgspec.structs.fields(Config)}

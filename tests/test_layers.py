@@ -115,6 +115,7 @@ ORDER = {
             "authorization",
             "users",
             "config",
+            "tls",
             "listening",
             "append_times",
             "appending",
@@ -135,8 +136,8 @@ ORDER = {
         ),
     ],
     "penstock.gateway.http": [
-        *("problems", "authenticating", "operation", "shapes", "task_shapes", "openapi"),
-        *("page", "producing", "queues", "tasks", "groups", "topics", "gateway", "table"),
+        *("problems", "origins", "authenticating", "operation", "shapes", "formats", "task_shapes", "openapi"),
+        *("page", "producing", "queues", "streaming", "tasks", "groups", "topics", "gateway", "table"),
         *("app", "connection", "server", ""),
     ],
     "penstock.gateway.resp": [

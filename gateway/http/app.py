@@ -15,12 +15,14 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 
 from ...storage.errors import Error
 from ..authorization import ANYONE
 from .authenticating import principal_of
 from .operation import JSON, ClientLeft, HttpCall, HttpGateway, HttpOperation, Reply, Streamed
+from .origins import check_host, check_origin
 from .problems import Problem, Refusal, problem_of, status_of
 
 log = logging.getLogger("penstock.gateway")
@@ -88,6 +90,7 @@ class HttpPath:
         """The reply to a request, and the error that it ended with as one. Raises ClientLeft."""
         try:
             row, decoder = self._row(scope)
+            self._check_page(scope, call)
             if not row.open:
                 call.principal = await principal_of(self._door.users, call.headers)
             call.asked = _query(row, scope["query_string"])
@@ -103,6 +106,11 @@ class HttpPath:
             raise
         except Exception as error:
             return _failed(error, self._rows)
+
+    def _check_page(self, scope: Scope, call: HttpCall) -> None:
+        check_origin(scope["method"], scope["scheme"], call.headers, self._door.origins)
+        if self._door.users is None and scope["server"] is not None:
+            check_host(scope["server"][0], call.headers)
 
     def _row(self, scope: Scope) -> tuple[HttpOperation, msgspec.json.Decoder[Any] | None]:
         found = self._rows.get(scope["method"])
@@ -139,14 +147,20 @@ class HttpPath:
 
 def application(
     door: HttpGateway, rows: Sequence[HttpOperation], body_bytes: int, held: HeldBytes | None = None
-) -> Router:
+) -> Any:
     """The ASGI application of a table of operations."""
     paths = dict.fromkeys(row.path for row in rows)
     holding = held or HeldBytes()
     routes = [
         Route(path, HttpPath(door, holding, [row for row in rows if row.path == path], body_bytes)) for path in paths
     ]
-    return Router(routes, redirect_slashes=False, default=_not_found)
+    router = Router(routes, redirect_slashes=False, default=_not_found)
+    if not door.origins:
+        return router
+    return CORSMiddleware(
+        router, allow_origins=door.origins, allow_methods=["*"], allow_headers=["*"],
+        expose_headers=["Penstock-Next", "Retry-After"],
+    )  # fmt: skip
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
@@ -221,6 +235,9 @@ async def _answer(reply: Reply, send: Send) -> None:
 async def _stream(found: Streamed, send: Send) -> None:
     headers = [(b"content-type", found.media_type.encode()), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    async for part in found.parts:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
+    try:
+        async for part in found.parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+    finally:
+        await found.parts.aclose()
     await send({"type": "http.response.body", "body": b""})

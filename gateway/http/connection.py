@@ -51,8 +51,12 @@ class HttpConnection(HttpToolsProtocol):
     Invariant: `_due` is when the peer has used up its time: NEVER while the door owes it an answer that it reads.
     """
 
-    def __init__(self, config: Config, state: ServerState, closed: Callable[[HttpConnection], None]) -> None:
+    def __init__(
+        self, config: Config, state: ServerState, open_ones: set[HttpConnection], closed: Callable[[], None]
+    ) -> None:
+        """It is among `open_ones` while it is open; `closed` is told when it is not any more."""
         super().__init__(config, state, {})
+        self._open_ones = open_ones
         self._closed = closed
         self._due = NEVER
         self._idle_bytes = 0  # since anything was complete
@@ -63,6 +67,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._open_ones.add(self)  # not before: the handshake of TLS may fail
         transport.set_write_buffer_limits(OUT_BYTES_MAX)
         self._due = time.monotonic() + HEAD_S
 
@@ -80,7 +85,8 @@ class HttpConnection(HttpToolsProtocol):
         if self._running is not None:  # uvicorn tells the newest request alone
             self._running.disconnected = True
             self._running.message_event.set()
-        self._closed(self)
+        self._open_ones.discard(self)
+        self._closed()
 
     def pause_writing(self) -> None:
         super().pause_writing()

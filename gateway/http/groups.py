@@ -1,4 +1,4 @@
-"""Queue groups, their dead letters, and schedules; and the stats of all.
+"""Queue groups, their dead letters, and schedules.
 
 Contract: settings are those of `penstock queue set`, and the broker checks them.
 """
@@ -26,7 +26,6 @@ from .task_shapes import (
     RedriveBody,
     ScheduleInfo,
     SchedulesBody,
-    ServiceStats,
     dead_task,
     group_info,
     schedule_info,
@@ -83,13 +82,6 @@ async def pause(call: HttpCall) -> None:
 async def resume(call: HttpCall) -> None:
     call.may("manage", call.path["topic"])
     await call.link.client.resume_queue(call.path["topic"], call.path["group"])
-
-
-async def stats(call: HttpCall) -> ServiceStats:
-    call.may("read", "")
-    queues = await call.link.client.queues()
-    mine = [group_info(queue) for queue in queues if authorize(call.principal, "read", queue.topic)]
-    return ServiceStats(await call.link.client.stats(), mine)
 
 
 # -- dead letters -----------------------------------------------------------------------------------------
@@ -150,10 +142,6 @@ async def delete_schedule(call: HttpCall) -> None:
 _GROUP = "/api/v1/topics/{topic}/groups/{group}"
 
 OPERATIONS = [
-    HttpOperation(
-        method="GET", path="/stats", name="stats", tag="groups", handler=stats, gives=ServiceStats,
-        summary="Queue groups with their tasks by state, and the broker's counters",
-    ),
     HttpOperation(
         method="GET", path="/api/v1/topics/{topic}/groups", name="listGroups", tag="groups", handler=list_groups,
         summary="The queue groups of a topic", gives=list[GroupInfo],

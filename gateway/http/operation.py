@@ -10,7 +10,7 @@ no server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
@@ -32,6 +32,14 @@ class NoQuery(Struct, forbid_unknown_fields=True):
     """Of an operation without parameters."""
 
 
+class StatsSource(Protocol):
+    """What the broker said lately of itself, asked once for all viewers."""
+
+    async def seen_by(self, principal: Principal, old_s: float) -> Any:
+        """The stats as a principal may see them, at most so many seconds old."""
+        ...
+
+
 class HttpGateway(Protocol):
     """What all requests of a door share."""
 
@@ -41,6 +49,12 @@ class HttpGateway(Protocol):
     ending: asyncio.Future[None]  # done when the gateway drains
     document: bytes  # OpenAPI
     page: bytes  # of its operations
+    origins: tuple[str, ...]  # whose pages may send requests
+
+    @property
+    def stats(self) -> StatsSource:
+        """What the broker said lately."""
+        ...
 
 
 class ClientLeft(Exception):
@@ -87,18 +101,27 @@ class HttpCall:
 
         Raises ClientLeft, and what `waiting` raises.
         """
-        if self._left is None:
-            self._left = asyncio.ensure_future(self._leaves())
+        left = self._leaving()
         task = asyncio.ensure_future(waiting)
         try:
-            await asyncio.wait([task, self._left, self.door.ending], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([task, left, self.door.ending], return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not task.done():
                 task.cancel()
         found = task.result() if task.done() else None
-        if self._left.done():
+        if left.done():
             raise ClientLeft
         return found
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the client closed its connection."""
+        return self._leaving().done()
+
+    def _leaving(self) -> asyncio.Future[Any]:
+        if self._left is None:
+            self._left = asyncio.ensure_future(self._leaves())
+        return self._left
 
     def close(self) -> None:
         """End what still listens for the client to leave."""
@@ -123,7 +146,7 @@ class Reply(Struct, frozen=True):
 class Streamed(Struct, frozen=True):
     """A reply that goes on until the client leaves or the parts end."""
 
-    parts: AsyncIterator[bytes]
+    parts: AsyncGenerator[bytes, None]
     media_type: str
 
 

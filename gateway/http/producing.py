@@ -17,11 +17,11 @@ from msgspec import Meta, Struct
 
 from ..appending import RecordRun
 from ..sending import Outgoing, append_all, append_values
+from .formats import LINES
 from .operation import JSON, HttpCall, HttpOperation
 from .problems import Refusal
 from .shapes import MessagePlaces, MessageRun, NewMessage, Partition
 
-LINES = "application/x-ndjson"
 TEXT = "text/plain"
 BYTES = "application/octet-stream"
 

@@ -21,7 +21,8 @@ from ..authorization import authorize
 from ..consumers import move, positions, start, take
 from ..link import TopicPlace
 from ..reading import news
-from .operation import JSON, HttpCall, HttpOperation
+from .formats import ARROW, LINES, reply_of
+from .operation import JSON, HttpCall, HttpOperation, Reply
 from .shapes import (
     CommitBody,
     ConsumerInfo,
@@ -34,7 +35,6 @@ from .shapes import (
     QueueList,
     SeekBody,
     StoredMessages,
-    stored,
 )
 
 MESSAGES_MAX = 10_000
@@ -145,13 +145,13 @@ async def _topic(call: HttpCall, operation: str) -> messages.Topic:
 # -- messages ---------------------------------------------------------------------------------------------
 
 
-async def consume(call: HttpCall) -> StoredMessages:
+async def consume(call: HttpCall) -> Reply | StoredMessages:
     topic = await _topic(call, "read")
     starts = await positions(call.link, topic, call.path["consumer"])
     return await _read(call, topic, starts, call.asked.timeout_ms, call.asked.max_messages)
 
 
-async def browse(call: HttpCall) -> StoredMessages:
+async def browse(call: HttpCall) -> Reply | StoredMessages:
     topic, asked = await _topic(call, "read"), call.asked
     starts = {asked.partition: start(topic, asked.partition, asked.offset)}
     return await _read(call, topic, starts, asked.timeout_ms, asked.max_messages)
@@ -159,7 +159,7 @@ async def browse(call: HttpCall) -> StoredMessages:
 
 async def _read(
     call: HttpCall, topic: messages.Topic, starts: dict[int, int], timeout_ms: int, most: int
-) -> StoredMessages:
+) -> Reply | StoredMessages:
     """Messages from `starts` on; when there are none, those that come within the time."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_ms / 1000
@@ -167,7 +167,7 @@ async def _read(
         found, following = await take(call.link, topic, starts, most)
         left = until - loop.time()
         if found or left <= 0 or call.ends:
-            return StoredMessages([stored(record) for record in found], following)
+            return reply_of(call, topic, found, following)
         await call.wait(news(call.link, [TopicPlace(topic, 0)], left))
         topic = await _topic(call, "read")
 
@@ -178,7 +178,7 @@ OPERATIONS = [
         handler=consume, summary="The next messages of a consumer, which stays where it is", query=ConsumeQuery,
         about="Waits up to `timeout_ms` for the first one. Commit the `next` of the answer once the messages are done: "
         "until then the same ones come again, to this consumer's every reader.",
-        gives=StoredMessages,
+        gives=StoredMessages, also_gives=(LINES, ARROW),
     ),
     HttpOperation(
         method="POST", path="/api/v1/queues/{queue}/consumers/{consumer}/commit", name="commit", tag="consumers",
@@ -205,7 +205,7 @@ OPERATIONS = [
     HttpOperation(
         method="GET", path="/api/v1/queues/{queue}/messages", name="browse", tag="messages", handler=browse,
         summary="Messages of a partition from an offset on, without a consumer", query=BrowseQuery,
-        gives=StoredMessages,
+        gives=StoredMessages, also_gives=(LINES, ARROW),
     ),
     HttpOperation(
         method="GET", path="/api/v1/queues", name="listQueues", tag="messages", handler=list_queues,

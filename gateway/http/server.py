@@ -16,13 +16,16 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from ...transport.url import Url
+from ..config import GatewayConfig
 from ..link import BrokerLink
 from ..listening import Listeners
+from ..tls import server_context
 from ..users import Users
 from .app import application
 from .connection import IDLE_S, HttpConnection
 from .openapi import document
 from .page import page
+from .streaming import SampledStats
 from .table import TABLE
 
 CONNECTIONS_MAX = 5_000
@@ -38,10 +41,12 @@ TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection
 class HttpDoor:
     """See the module. Also what handlers see of it (operation.py, HttpGateway)."""
 
-    def __init__(self, link: BrokerLink, *, users: Users | None, may_create: bool) -> None:
+    def __init__(self, link: BrokerLink, *, users: Users | None, config: GatewayConfig) -> None:
         self.link = link
         self.users = users
-        self.may_create = may_create
+        self.may_create = config.may_create
+        self.origins = config.cors
+        self.stats = SampledStats(link)
         self.ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.document = document(TABLE)
         self.page = page(TABLE)
@@ -53,7 +58,7 @@ class HttpDoor:
         self._config.load()
         self._state = ServerState()
         self._connections: set[HttpConnection] = set()
-        self._listeners = Listeners(self._connected)
+        self._listeners = Listeners(self._connected, server_context(config.tls_certificate, config.tls_key))
         self._sweep: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
 
@@ -71,12 +76,9 @@ class HttpDoor:
     def _connected(self) -> Any:
         if len(self._connections) >= CONNECTIONS_MAX:
             return _Refused()
-        connection = HttpConnection(self._config, self._state, self._on_closed)
-        self._connections.add(connection)
-        return connection
+        return HttpConnection(self._config, self._state, self._connections, self._on_closed)
 
-    def _on_closed(self, connection: HttpConnection) -> None:
-        self._connections.discard(connection)
+    def _on_closed(self) -> None:
         if not self._connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 

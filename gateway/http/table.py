@@ -6,7 +6,7 @@ a name.
 
 from __future__ import annotations
 
-from . import gateway, groups, producing, queues, tasks, topics
+from . import gateway, groups, producing, queues, streaming, tasks, topics
 from .openapi import query_parameters
 from .operation import HttpOperation
 
@@ -14,6 +14,7 @@ TABLE: tuple[HttpOperation, ...] = (
     *producing.OPERATIONS,
     *tasks.OPERATIONS,
     *queues.OPERATIONS,
+    *streaming.OPERATIONS,
     *groups.OPERATIONS,
     *topics.OPERATIONS,
     *gateway.OPERATIONS,

@@ -24,6 +24,7 @@ ERRORS = {
         "invalid_url",
         "invalid_settings",
         "invalid_topic",
+        "invalid_certificate",
         "invalid_users",
         "insecure_listen",
     ),

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from .options import Invocation, with_session
+from .serve import http_settings
 from .standard_streams import unread_is_fine
 
 
@@ -41,7 +42,7 @@ def command(
     config = gateway.GatewayConfig(
         url=session.url, resp=resp, http=http, users=users or session.config.users, insecure=insecure,
         may_create=not no_create,
-        timeout_s=session.config.timeout_s, drain_s=session.config.drain_s,
+        **http_settings(session.config), timeout_s=session.config.timeout_s, drain_s=session.config.drain_s,
     )  # fmt: skip
 
     def ready(event: dict[str, Any]) -> None:

@@ -110,17 +110,25 @@ def serve_config(config: configuration.Config) -> ServeConfig:
 def _gateway(config: configuration.Config) -> str:
     """The settings of the gateway; the supervisor knows where the broker is.
 
-    Raises InvalidUrl, InsecureListen, InvalidUsers.
+    Raises InvalidUrl, InsecureListen, InvalidUsers, InvalidCertificate.
     """
     gateway = import_module("..gateway.config", __package__)  # by name: it comes with an extra
     users = str(Path(config.users).absolute()) if config.users else ""
     settings = gateway.GatewayConfig(
-        url="", resp=tuple(config.resp), http=tuple(config.http), users=users, insecure=config.insecure
-    )
+        url="", resp=tuple(config.resp), http=tuple(config.http), users=users, insecure=config.insecure,
+        **http_settings(config),
+    )  # fmt: skip
     settings.addresses()
     if users:
         import_module("..gateway.users", __package__).Users.load(users)
     return settings.to_json()
+
+
+def http_settings(config: configuration.Config) -> dict[str, Any]:
+    """The settings of the gateway's HTTP door. Raises InvalidCertificate."""
+    certificate, key = (str(Path(file).absolute()) if file else "" for file in (config.tls_certificate, config.tls_key))
+    import_module("..gateway.tls", __package__).server_context(certificate, key)
+    return {"cors": tuple(config.cors), "tls_certificate": certificate, "tls_key": key}
 
 
 def _greet(output: Output, event: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,21 @@ LIBRARIES = ("hiredis", "httptools", "httpx", "redis", "starlette", "uvicorn", "
 class GatewayProcess:
     """`penstock gateway`, as a program runs it."""
 
-    def __init__(self, url: str, *resp: str, http: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        url: str,
+        *resp: str,
+        http: tuple[str, ...] = (),
+        options: tuple[str, ...] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         asked = [("--resp", address) for address in resp or (() if http else ("tcp://127.0.0.1:0",))]
         places = [word for place in [*asked, *(("--http", address) for address in http)] for word in place]
         command = [sys.executable, "-m", "penstock", "gateway", "--json", "--url", url, *places, *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        variables = {f"PENSTOCK_{name.upper()}": value for name, value in (settings or {}).items()}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **variables}
+        )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:

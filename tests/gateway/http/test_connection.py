@@ -68,7 +68,7 @@ def connected(check: Callable[[HttpConnection, Transport], Awaitable[None]], app
     async def run() -> None:
         config = Config(app, http=HttpConnection, ws="none", lifespan="off", log_config=None, access_log=False)
         config.load()
-        connection, transport = HttpConnection(config, ServerState(), lambda _: None), Transport()
+        connection, transport = HttpConnection(config, ServerState(), set(), lambda: None), Transport()
         connection.connection_made(transport)
         await check(connection, transport)
         connection.connection_lost(None)

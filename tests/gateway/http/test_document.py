@@ -26,7 +26,8 @@ CASES = 15
 
 @pytest.fixture
 def schema(gateway: GatewayProcess) -> Any:
-    return schemathesis.openapi.from_url(f"{gateway.http_url}/openapi.json")
+    found = schemathesis.openapi.from_url(f"{gateway.http_url}/openapi.json")
+    return found.exclude(operation_id=["tail", "statsEvents"])  # these do not end
 
 
 def test_the_door_does_what_its_document_says(schema: Any, request: pytest.FixtureRequest) -> None:
