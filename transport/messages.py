@@ -60,7 +60,7 @@ from .queue_messages import (
     Workers,
 )  # fmt: skip
 from .range_messages import AskEnds, BeginGroup, Begun, End, Ends, Known, Measure, Measured, Span
-from .removal_messages import Trim, TrimmedPartition, TrimmedTopic, TrimRule
+from .removal_messages import DeletedRecords, DeleteRecords, ListDeleted, Trim, TrimmedPartition, TrimmedTopic, TrimRule
 from .transaction_messages import (
     AskTransaction,
     CommitTransaction,
@@ -477,6 +477,7 @@ Request = (
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
     | ListPending | ListWorkers
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
+    | DeleteRecords | ListDeleted
 )  # fmt: skip
 """Messages from a client."""
 
@@ -485,6 +486,6 @@ Answer = (
     | Deliver | Evicted | Groups | StatsReply
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | PendingRecords | Workers
-    | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic
+    | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic | DeletedRecords
 )  # fmt: skip
 """Messages from a broker."""

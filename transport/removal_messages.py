@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from .message import Count, Int64, Message, TopicId
+from .message import Count, Int64, Listed, Message, TopicId
 
 
 class TrimRule(IntEnum):
@@ -44,3 +44,29 @@ class TrimmedTopic(Message, tag=97, frozen=True):
 
     request: Count
     partitions: list[TrimmedPartition]
+
+
+class DeleteRecords(Message, tag=126, frozen=True):
+    """Delete records: no queue group gets them, and doors hide them. Answered by Counted."""
+
+    request: Count
+    topic: TopicId
+    offsets: Listed[tuple[Count, Count]]  # (partition, offset)
+
+
+class ListDeleted(Message, tag=127, frozen=True):
+    """Ask which records of a partition from `offset` on, below `end`, are deleted. Answered by DeletedRecords."""
+
+    request: Count
+    topic: TopicId
+    partition: Count
+    offset: Count
+    end: Count
+
+
+class DeletedRecords(Message, tag=128, frozen=True):
+    """The deleted records of a range up to `next_offset`, in order."""
+
+    request: Count
+    ranges: list[tuple[Count, Count]]  # (first offset, how many)
+    next_offset: Count  # the end of the range, or where to ask for more

@@ -13,6 +13,7 @@ from .queues.requests.schedule_list import ScheduleList
 from .streams.ends import EndsRequests
 from .streams.fetching import Fetching
 from .streams.measuring import Measuring
+from .topics.deleting import DeletedList
 from .topics.listing import Listing
 from .turns.alarms import Alarms
 from .turns.portions import Portions
@@ -43,6 +44,7 @@ class ReadingDesk:
             **Measuring(topics, port).handlers,
             **Listing(registry, port, config).handlers,
             **ScheduleList(topics, port).handlers,
+            **DeletedList(topics, port).handlers,
             **self._dead.handlers,
         }
 

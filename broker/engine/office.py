@@ -32,6 +32,7 @@ from .streams.session_requests import SessionRequests
 from .streams.sessions import EXPIRY_CHECK_S, Sessions
 from .tables import effects as fx
 from .topics.administration import Administration
+from .topics.deleting import Deleting
 from .topics.topic_maker import TopicMaker
 from .topics.trimming import Trimming
 from .transactions.service import Transactions
@@ -97,6 +98,7 @@ class Office:
             **Grouping(topics, self.sessions, port).handlers,
             **Beginning(topics, self._memberships, port).handlers,
             **Trimming(topics, port).handlers,
+            **Deleting(topics, port).handlers,
             **Administration(registry, self._overlays, port, config, maker, portions).handlers,
             **self.scheduling.handlers,
             **self.transactions.handlers,

@@ -169,6 +169,30 @@ class AsyncQueueClient:
         """How many tasks of `group` on `topic` workers hold, in all and each. Raises UnknownGroup."""
         return pending_summary_of(topic, await self._driver.run(self._queue_verbs.workers(topic, group)))
 
+    # -- records ---------------------------------------------------------------------------------------------
+
+    async def delete_records(self, topic: str, ids: Iterable[str]) -> int:
+        """Delete records of `topic`: no queue group gets them any more, and a leased one is lost to its worker.
+
+        Consumers, ranges and `read` still see them until the partition begins behind them; gateways hide them.
+
+        Args:
+            ids: as of tasks (`topic-partition-offset`).
+
+        Returns: how many were there, and not deleted before. Raises LimitReached for more than a partition remembers.
+        """
+        return await self._driver.run(self._queue_verbs.delete_records(topic, ids))
+
+    async def deleted(self, topic: str, partition: int, start: int, end: int) -> list[tuple[int, int]]:
+        """Which records of `topic` are deleted.
+
+        Args:
+            partition, start, end: of this partition, from offset `start` on and before `end`.
+
+        Returns: (first offset, how many), in order.
+        """
+        return await self._driver.run(self._queue_verbs.deleted(topic, partition, start, end))
+
     # -- dead letters ----------------------------------------------------------------------------------------
 
     async def dead_letters(

@@ -42,6 +42,7 @@ from ...transport.queue_messages import (
     Verb,
     Workers,
 )  # fmt: skip
+from ...transport.removal_messages import DeletedRecords, DeleteRecords, ListDeleted
 from ..arguments.quantities import Duration, Start, microseconds, seconds, setting_values, start_time
 from ..connection.connection import Connection, Question
 from ..connection.steps import FOREVER, Steps
@@ -269,6 +270,30 @@ class QueueVerbs:
             )
         )
 
+    # -- records ----------------------------------------------------------------------------------------
+
+    def delete_records(self, topic: str, ids: Iterable[str]) -> Steps[int]:
+        """Delete records. Returns how many were there."""
+
+        def make(id_: bytes, part: list[tuple[int, int]], request: int) -> DeleteRecords:
+            return DeleteRecords(request, id_, part)
+
+        return (yield from self._counted(topic, _parts(_places(topic, ids), OFFSETS_MAX), make, "deleting records"))
+
+    def deleted(self, topic: str, partition: int, start: int, end: int) -> Steps[list[tuple[int, int]]]:
+        """The deleted records of a range, as (first offset, how many)."""
+        if end < start:
+            raise InvalidArgument(f"end={end} is before start={start}")
+        found, deadline = list[tuple[int, int]](), self._deadline()
+        id_ = (yield from self.connection.find_topic(topic, deadline)).topic
+        while start < end:
+            ask = partial(_list_deleted, id_, partition, start, end)
+            what = f"listing deleted records of topic {topic}"
+            answer = yield from self.connection.ask(ask, DeletedRecords, deadline=self._deadline(), what=what)
+            found += answer.ranges
+            start = answer.next_offset
+        return found
+
     # -- dead letters -----------------------------------------------------------------------------------
 
     def dead_letters(
@@ -406,6 +431,10 @@ def _check_places(number: int | None, **places: int | None) -> None:
     for name, offset in places.items():
         if offset and number is None:
             raise InvalidArgument(f"{name}={offset} is one of a partition: give that, too")
+
+
+def _list_deleted(topic: bytes, partition: int, start: int, end: int, request: int) -> ListDeleted:
+    return ListDeleted(request, topic, partition, start, end)
 
 
 def _redrive(

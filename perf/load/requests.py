@@ -87,6 +87,8 @@ def _most_of_streams(on: Subjects) -> dict[type, list[m.Request]]:
             m.Measure(1, wide, [m.Span(0, 0, 0)] * LIST_MAX, 0), m.Measure(1, narrow, [m.Span(0, 0, 3000)], 0),
         ],
         m.BeginGroup: [m.BeginGroup(1, wide, "fresh", [(number, 0) for number in every])],
+        m.DeleteRecords: [m.DeleteRecords(1, narrow, many)],
+        m.ListDeleted: [m.ListDeleted(1, narrow, 0, 0, 3000)],
         m.Trim: [m.Trim(1, wide, m.TrimRule.RECORDS, 0), m.Trim(1, wide, m.TrimRule.TIME, 1)],
     }  # fmt: skip
 
@@ -191,5 +193,7 @@ def usual(on: Subjects) -> dict[type, list[m.Request]]:
         m.AskEnds: [m.AskEnds(1, [m.Known(narrow)])],
         m.Measure: [m.Measure(1, narrow, [m.Span(0, 0, 3000)], 0)],
         m.BeginGroup: [m.BeginGroup(1, narrow, f"fresh-{number}", [(0, 0)]) for number in range(64)],
+        m.DeleteRecords: [m.DeleteRecords(1, narrow, [(0, number)]) for number in range(64)],
+        m.ListDeleted: [m.ListDeleted(1, narrow, 0, 0, 3000)],
         m.Trim: [m.Trim(1, narrow, m.TrimRule.OFFSET, number) for number in range(64)],
     }  # fmt: skip

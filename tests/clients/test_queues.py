@@ -158,6 +158,21 @@ def test_a_queue_goes_on_elsewhere(client, topic):
         client.reset_queue(topic, "jobs", {})
 
 
+def test_records_are_deleted_by_id(client, topic):
+    fill(client, topic, 6)
+    assert client.delete_records(topic, [f"{topic}-0-1", f"{topic}-0-2", f"{topic}-0-4"]) == 3
+    assert client.delete_records(topic, [f"{topic}-0-4", f"{topic}-0-99"]) == 0
+    assert client.deleted(topic, 0, 0, 100) == [(1, 2), (4, 1)]
+    assert client.deleted(topic, 0, 3, 3) == []
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        assert [task.offset for task in worker.fetch(9, wait=WAIT)] == [0, 3, 5]
+    assert len(client.read(topic, 0, 0)) == 6
+    with pytest.raises(InvalidArgument, match="is before start"):
+        client.deleted(topic, 0, 3, 2)
+    with pytest.raises(InvalidArgument, match="is of topic"):
+        client.delete_records(topic, ["other-0-1"])
+
+
 def test_no_name_is_no_queue_group(client, topic):
     fill(client, topic, 1)
     client.set_queue(topic, "jobs")

@@ -141,10 +141,27 @@ class Administration(Requests):
         for partition in chosen:
             shelf, end = self.shelves[partition], ends[partition]
             before = shelf.first
-            lost = shelf.trim(max(before, end - value if rule == m.TrimRule.RECORDS else min(value, end)))
+            there = [offset for offset in range(before, end) if offset not in shelf.deleted]
+            keep = [end, *reversed(there)][: value + 1][-1] if len(there) > value else before
+            lost = shelf.trim(max(before, keep if rule == m.TrimRule.RECORDS else min(value, end)))
             found.append(m.TrimmedPartition(partition, before, shelf.first, sorted(lost.items())))
         self.note(f"{[(each.partition, each.first, each.lost) for each in found]}")
         self.expect(request, lambda answer, _: self._check_trimmed(answer, found))
+
+    def delete_records(self) -> None:
+        """Single records are deleted: some are there, some were deleted before."""
+        if self.rig.store.hold and any(group.leases for shelf in self.shelves for group in shelf.groups.values()):
+            return
+        places = [(self.dice.randrange(PARTITIONS), self.dice.randrange(12)) for _ in range(self.dice.choice([1, 2]))]
+        request, count = self.rig.next_request(), 0
+        self.send(m.DeleteRecords(request, self.topic, places))
+        for _ in range(PARTITIONS + 1):  # it is done in portions
+            self.rig.node.tick(self.rig.now)
+        for partition, shelf in enumerate(self.shelves):
+            end = self.partition_at(partition).committed.end
+            count += shelf.delete({offset for number, offset in places if number == partition and offset < end})
+        self.note(f"{places} -> {count}")
+        self.expect(request, lambda answer, _: self._check_count(answer, count, {number for number, _ in places}))
 
     def move(self) -> None:
         """A group goes on elsewhere on one partition, or begins anew on all."""

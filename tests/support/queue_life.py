@@ -311,6 +311,7 @@ class Life(Administration):
                 Life.extend,
                 Life.trim,
                 Life.move,
+                Life.delete_records,
                 None,
             ]
         )
@@ -419,6 +420,7 @@ COMMANDS: list[Callable[[Life], None]] = [
     Life.discard,
     Life.trim,
     Life.move,
+    Life.delete_records,
     Life.ask_task,
     Life.read,
     *[Life.pass_time] * 4,

@@ -103,10 +103,16 @@ class Shelf:
     records: list[Record] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
     first: int = 0
+    deleted: set[int] = field(default_factory=set)
 
     def copy(self) -> Shelf:
         """As it stands now; records never change, and what changes of a task is replaced."""
-        return Shelf(list(self.records), {name: group.copy() for name, group in self.groups.items()}, self.first)
+        return Shelf(
+            list(self.records),
+            {name: group.copy() for name, group in self.groups.items()},
+            self.first,
+            set(self.deleted),
+        )
 
     def group(self, name: str) -> Group:
         if name not in self.groups:
@@ -120,7 +126,7 @@ class Shelf:
             self.records.append(record)
 
     def create(self, name: str, settings: QueueSettings, start: int) -> None:
-        tasks = {offset: Task() for offset in range(start, len(self.records))}
+        tasks = {offset: Task() for offset in range(start, len(self.records)) if offset not in self.deleted}
         self.groups[name] = group = Group(settings, start, tasks)
         group.mixed = group.keyed
 
@@ -339,12 +345,22 @@ class Shelf:
                 self._ended(group, token, by_worker=False)
         return {name: count for name, count in lost.items() if count}
 
+    def delete(self, offsets: set[int]) -> int:
+        """Records are no work any more, for any group. Returns how many that are."""
+        fresh = {offset for offset in offsets if self.first <= offset} - self.deleted
+        self.deleted |= fresh
+        for group in self.groups.values():
+            gone = [group.tasks.pop(offset) for offset in fresh & group.tasks.keys()]
+            for token in {task.token for task in gone if task.state == "leased"}:
+                self._ended(group, token, by_worker=False)
+        return len(fresh)
+
     def move(self, name: str, offset: int) -> None:
         """A group goes on at `offset`, as if it began there; what is open stays open."""
         group, kept = self.group(name), ("leased", "waiting", "dead", "cancelled")
         stay = {at: task for at, task in group.tasks.items() if task.state in kept}
         group.moved, group.start = True, offset
-        group.tasks = {at: Task() for at in range(offset, len(self.records))} | stay
+        group.tasks = {at: Task() for at in range(offset, len(self.records)) if at not in self.deleted} | stay
         group.tasks = dict(sorted(group.tasks.items()))
 
     # -- administration -----------------------------------------------------------------------------
@@ -422,7 +438,9 @@ def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
     tables["start"] = queue.start
     tables["settings"] = queue.settings
     beyond = set(range(queue.frontier, len(shelf.records))) | set(queue.held)
-    tables["untouched"] = {offset for offset in beyond if not queue.passes(offset) and not shelf.is_special(offset)}
+    tables["untouched"] = {
+        offset for offset in beyond - shelf.deleted if not queue.passes(offset) and not shelf.is_special(offset)
+    }
     return tables
 
 

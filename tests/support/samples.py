@@ -53,6 +53,8 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.ListPending(120, TOPIC, "jobs", 0, 100, 10, 1000, "w1", 60_000), b""),
     (m.ListWorkers(122, TOPIC, "jobs"), b""),
     (m.ResetQueue(98, TOPIC, "jobs", m.EARLIEST, [(0, 100)]), b""),
+    (m.DeleteRecords(126, TOPIC, [(0, 100)]), b""),
+    (m.ListDeleted(127, TOPIC, 0, 100, 200), b""),
     (m.Trim(94, TOPIC, m.TrimRule.OFFSET, 100, 3), b""),
     (m.RedriveDead(29, TOPIC, "jobs", [(0, 100)], "", 10.0), b""),
     (m.DiscardDead(30, TOPIC, "jobs", [], "timeout"), b""),
@@ -98,4 +100,5 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.Measured(23, [[(500, 1 << 20), (1003, 77)]]), b""),
     (m.Begun(24, [(1003, 5), (0, 0)]), b""),
     (m.TrimmedTopic(25, [m.TrimmedPartition(0, 0, 1003, [("jobs", 3)])]), b""),
+    (m.DeletedRecords(26, [(100, 3)], 200), b""),
 ]

@@ -257,6 +257,12 @@ class TasksTaken(QueueEffect, tag=40, frozen=True):
     held: list[tuple[int, int]] = []
 
 
+class RecordsDeleted(Effect, tag=45, frozen=True):
+    """Deleted on request: no queue group has these records any more. `ranges` are (first offset, how many)."""
+
+    ranges: list[tuple[int, int]]
+
+
 # -- of transactions, in the log of a partition ------------------------------------------------------
 
 
@@ -324,7 +330,7 @@ PartitionEffect = (
     FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
     | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
     | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved | TasksTaken | QueueMoved
-    | Trimmed | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
+    | Trimmed | RecordsDeleted | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
     | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
 )  # fmt: skip
 MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased

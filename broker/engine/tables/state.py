@@ -130,6 +130,9 @@ class PartitionState:
                 self.queues.drop_below(offset)
                 self.outbox.drop_below(offset)
                 self._begins(offset)
+            case fx.RecordsDeleted(ranges):
+                self.voids.delete(ranges)
+                self.queues.delete(ranges)
             case fx.ProducerOpened(name, producer_id, epoch):
                 self.producers.opened(name, producer_id, epoch, time_us)
             case fx.ProducersExpired(producer_ids):

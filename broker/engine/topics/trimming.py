@@ -10,7 +10,10 @@ begins and what its groups lost, as decided. Stages of transactions have no offs
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ....transport.messages import Trim, TrimmedPartition, TrimmedTopic, TrimRule
 from ...errors import InvalidRequest
@@ -71,11 +74,25 @@ def _first_wanted(partition: Partition, message: Trim) -> int:
     """The first record that stays. Raises Corrupt."""
     match message.rule:
         case TrimRule.RECORDS:
-            return partition.end - message.value
+            return _keeping(partition, message.value)
         case TrimRule.OFFSET:
             return min(message.value, partition.end)
         case _:
             return partition.find(message.value)
+
+
+def _keeping(partition: Partition, records: int) -> int:
+    """The first of the last so many records that are not deleted."""
+    first, end = partition.first, partition.end
+    deleted = partition.proposed.voids.deleted(first, end)
+
+    def gone(offset: int) -> int:
+        """Records before an offset that may go, from where enough stay behind it."""
+        return offset - (end - len(deleted)) - int(np.searchsorted(deleted, offset))
+
+    if gone(first) >= -records:
+        return 0
+    return first + bisect_right(range(first, end + 1), -records, key=gone) - 1
 
 
 def _trim(partition: Partition, offset: int, gather: Gather) -> TrimmedPartition:

@@ -209,6 +209,8 @@ class TaskRequests:
         if offset >= partition.end:
             raise OutOfBounds(f"record {offset} of {partition!r} is not there yet: it ends at {partition.end}")
         offset = stands_for(partition.committed, offset)
+        if partition.committed.voids.task_of(offset) == offset:
+            raise TaskForgotten(f"record {offset} of {partition!r} was deleted")
         if offset < partition.first and not partition.committed.kept.seq(offset):
             raise TaskForgotten(
                 f"record {offset} of {partition!r} was finished and is forgotten, its result too: retention "

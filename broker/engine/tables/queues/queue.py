@@ -286,6 +286,15 @@ class Queue:
         )
         self.apart = {at for at in (*self.retrying, *self.dead_letters, *leased) if at >= offset}
 
+    def delete(self, offset: int) -> None:
+        """A record was deleted: it leaves its lease, which is lost if it has no others, and every table."""
+        lease = self.lease_of(offset)
+        if lease is not None:
+            self._out(lease, offset, 1)
+            self._settled(lease, ended=False)
+        self.dead_letters.pop(offset, None)
+        self.passed_over(offset)
+
     def passed_over(self, offset: int) -> None:
         """A record became void: no group leases it any more."""
         self.retrying.pop(offset, None)

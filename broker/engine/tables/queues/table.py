@@ -94,6 +94,13 @@ class QueueTable:
         for queue in self.by_name.values():
             queue.drop_below(first)
 
+    def delete(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Records (first offset, how many) are deleted."""
+        for queue in self.by_name.values():
+            for first, count in ranges:
+                for offset in range(first, first + count):
+                    queue.delete(offset)
+
     def begun(self, offset: int, shelves: Shelves) -> bool:
         """Whether a group has, or had, a record as its work."""
         return any(queue.begun(offset, shelves) for queue in self.by_name.values())

@@ -1,7 +1,7 @@
-"""Void records: queue groups skip them because another record replaces them (see dedup.py).
+"""Void records: queue groups skip them because another record replaces them (see dedup.py), or they were deleted.
 
 Idea: two sorted columns of numbers, 16 bytes per void record that the partition still has. Streams see these records;
-all queue groups skip them, including groups created later.
+all queue groups skip them, including groups created later. A deleted record stands for itself.
 
 Contract: applies logged effects; adding twice changes nothing. Pure.
 """
@@ -46,10 +46,20 @@ class Voids:
                 continue
             at = bisect_left(offsets, offset)
             if offsets[at] == offset:
-                self._tasks[at] = task
+                self._tasks[at] = offset if self._tasks[at] == offset else task
             else:
                 offsets.insert(at, offset)
                 self._tasks.insert(at, task)
+
+    def delete(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Records (first offset, how many) that are deleted from now on."""
+        self.add((offset, offset) for first, count in ranges for offset in range(first, first + count))
+
+    def deleted(self, first: int, end: int) -> np.ndarray:
+        """The deleted records from `first` on and before `end`, sorted."""
+        low, high = self._at(first), self._at(end)
+        offsets, tasks = (np.array(each[low:high], np.int64) for each in (self._offsets, self._tasks))
+        return offsets[offsets == tasks]
 
     def task_of(self, offset: int) -> int:
         """The record that stands for a void one; -1 for one that is not void."""

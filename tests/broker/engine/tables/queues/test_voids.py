@@ -21,8 +21,13 @@ def test_voids_are_what_a_dict_would_be(seed: int):
     chance, voids, model = random.Random(seed), Voids(), dict[int, int]()
     for _ in range(300):
         pairs = [(chance.randint(0, 500), chance.randint(0, 500)) for _ in range(chance.randint(0, 4))]
+        pairs = [(offset, task if task != offset else task + 1) for offset, task in pairs]
         voids.add(pairs)
-        model.update(pairs)
+        model.update({offset: task for offset, task in pairs if model.get(offset) != offset})
+        deleted = chance.randint(0, 500)
+        if chance.random() < 0.3:
+            voids.delete([(deleted, 3)])
+            model.update({offset: offset for offset in range(deleted, deleted + 3)})
         if chance.random() < 0.05:
             first = chance.randint(0, 100)
             voids.forget_below(first)
@@ -31,6 +36,8 @@ def test_voids_are_what_a_dict_would_be(seed: int):
         assert voids.between(low, high) == sorted(offset for offset in model if low <= offset < high)
         some = np.array(chance.sample(range(501), chance.randint(0, 40)), np.int64)
         assert voids.among(some).tolist() == sorted(offset for offset in some.tolist() if offset in model)
+        gone = [offset for offset in sorted(model) if model[offset] == offset and low <= offset < high]
+        assert voids.deleted(low, high).tolist() == gone
         assert voids.count(low, high) == len(voids.between(low, high))
         assert voids.beyond(low) == next(offset for offset in range(low, 1000) if offset not in model)
         assert [voids.task_of(offset) for offset in range(501)] == [model.get(offset, -1) for offset in range(501)]
