@@ -145,7 +145,7 @@ ORDER = {
         *("refusals", "replies", "parsing", "requests", "names", "entries", "tickets"),
         *("command", "places", "appends"),
         # commands
-        *("basic", "transactions", "keys", "streams", "inspecting", "groups", "pending", "topics", "table"),
+        *("basic", "transactions", "keys", "trims", "streams", "groups", "pending", "inspecting", "topics", "table"),
         *("connection", "server", ""),
     ],
     "penstock.clients": [

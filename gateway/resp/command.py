@@ -52,6 +52,7 @@ class Door(Protocol):
     table: Mapping[str, Command]
     users: Users | None
     may_create: bool
+    trims: Any  # TrimsBeside
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """What INFO says, by section."""

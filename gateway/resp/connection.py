@@ -73,7 +73,7 @@ class RespConnection(asyncio.Protocol):
         self.peer = ""
         self.library: tuple[bytes, bytes] = (b"", b"")
         self.executing = 0
-        self.blocked = False
+        self._blocked = False
         self.version, self.name = 2, b""
         self.principal: Principal | None = None
         self._table = door.table
@@ -143,9 +143,23 @@ class RespConnection(asyncio.Protocol):
     def drain(self) -> None:
         """Close once everything that was received is answered. What waits for records finds none."""
         self._last = True
-        if self.blocked and self._task is not None:
-            self._task.cancel()
+        self._wait_no_more()
         self._run()
+
+    @property
+    def blocked(self) -> bool:
+        return self._blocked
+
+    @blocked.setter
+    def blocked(self, waits: bool) -> None:
+        self._blocked = waits
+        if self._last:
+            self._wait_no_more()
+
+    def _wait_no_more(self) -> None:
+        """End a command that waits for records: its peer sends nothing more, or the door closes."""
+        if self._blocked and self._task is not None:
+            self._task.cancel()
 
     def settled(self) -> None:
         """See Told: a batch with tickets of this connection is settled."""

@@ -4,38 +4,94 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...broker.errors import UnknownGroup
 from ...clients.queues.descriptions import Queue
+from ...transport.queue_messages import QueueWorker
+from ..leases import held, workers
 from ..link import BrokerLink, TopicPlace
-from ..reading import append_time_ms
 from .command import Command, RespSession
-from .entries import FIRST, EntryId
-from .names import name_of_group
+from .groups import no_group
+from .names import group_of_name, name_of_group
+from .pending import LISTED_MAX, id_of
 from .places import existing
-from .refusals import CommandRefused
+from .refusals import SYNTAX, CommandRefused, whole
 from .replies import Encoded
 from .streams import entries, last_entries
+
+FULL_COUNT = 10
+"""Entries of each list of XINFO STREAM FULL, if not said otherwise."""
 
 
 async def xinfo(session: RespSession, arguments: list[bytes]) -> Any:
     """XINFO."""
     what, rest = arguments[0].upper(), arguments[1:]
-    if what == b"STREAM" and len(rest) == 1:
-        return await _stream(session.door.link, await existing(session, rest[0], "read"))
-    if what == b"GROUPS" and len(rest) == 1:
-        place, link = await existing(session, rest[0], "read"), session.door.link
-        return [await _group(link, place, queue) for queue in await link.client.queues(place.topic.name)]
-    raise CommandRefused("XINFO is XINFO STREAM key or XINFO GROUPS key here")
+    about = _ABOUT.get(what)
+    if about is None or not rest:
+        raise CommandRefused("XINFO is XINFO STREAM key [FULL [COUNT n]], GROUPS key or CONSUMERS key group here")
+    return await about(session, await existing(session, rest[0], "read"), rest)
 
 
-async def _stream(link: BrokerLink, place: TopicPlace) -> Any:
+# -- streams -----------------------------------------------------------------------------------------------
+
+
+async def _stream(session: RespSession, place: TopicPlace, words: list[bytes]) -> Any:
+    link = session.door.link
     first = await entries(link, place, place.first, place.end, 1)
     last = await last_entries(link, place, place.first, place.end, 1)
     ids = [_id_of(entry[0]) if entry else b"0-0" for entry in (first, last)]
-    return {
+    facts = {
         "length": place.end - place.first, "radix-tree-keys": 1, "radix-tree-nodes": 2,
         "last-generated-id": ids[1], "max-deleted-entry-id": b"0-0", "entries-added": place.end,
-        "recorded-first-entry-id": ids[0], "groups": len(await link.client.queues(place.topic.name)),
-        "first-entry": Encoded(first[0]) if first else None, "last-entry": Encoded(last[0]) if last else None,
+        "recorded-first-entry-id": ids[0],
+    }  # fmt: skip
+    queues = await link.client.queues(place.topic.name)
+    if len(words) > 1:
+        return {**facts, **await _full(link, place, queues, _count(words[1:]))}
+    ends = [Encoded(each[0]) if each else None for each in (first, last)]
+    return {**facts, "groups": len(queues), "first-entry": ends[0], "last-entry": ends[1]}
+
+
+def _count(words: list[bytes]) -> int:
+    """COUNT of FULL: 0 for all."""
+    if words[0].upper() != b"FULL" or len(words) not in (1, 3) or (len(words) == 3 and words[1].upper() != b"COUNT"):
+        raise CommandRefused(SYNTAX)
+    return whole(words[2], "COUNT") or LISTED_MAX if len(words) == 3 else FULL_COUNT
+
+
+async def _full(link: BrokerLink, place: TopicPlace, queues: list[Queue], count: int) -> Any:
+    found = await entries(link, place, place.first, place.end, count)
+    return {
+        "entries": [Encoded(each) for each in found],
+        "groups": [await _full_group(link, place, queue, count) for queue in queues],
+    }
+
+
+async def _full_group(link: BrokerLink, place: TopicPlace, queue: Queue, count: int) -> Any:
+    facts = await _group(link, place, queue)
+    pending, _ = await held(link, place, queue.name, count)
+    consumers = [
+        await _full_consumer(link, place, queue.name, each, count)
+        for each in (await workers(link, place, queue.name)).workers
+    ]
+    return {
+        "name": facts["name"], "last-delivered-id": facts["last-delivered-id"], "entries-read": facts["entries-read"],
+        "lag": facts["lag"], "pel-count": facts["pending"],
+        "pel": [
+            [await id_of(link, place, each.offset), each.worker, max(each.given_us, 0) // 1000, each.attempt]
+            for each in pending
+        ],
+        "consumers": consumers,
+    }  # fmt: skip
+
+
+async def _full_consumer(link: BrokerLink, place: TopicPlace, group: str, worker: QueueWorker, count: int) -> Any:
+    pending, _ = await held(link, place, group, count, worker=worker.name)
+    seen_ms = max((each.given_us for each in pending), default=0) // 1000
+    return {
+        "name": worker.name, "seen-time": seen_ms, "pel-count": worker.pending,
+        "pel": [
+            [await id_of(link, place, each.offset), max(each.given_us, 0) // 1000, each.attempt] for each in pending
+        ],
     }  # fmt: skip
 
 
@@ -44,23 +100,52 @@ def _id_of(entry: bytes) -> bytes:
     return entry.split(b"\r\n", 3)[2]
 
 
-async def _group(link: BrokerLink, place: TopicPlace, queue: Queue) -> Any:
+# -- groups and consumers ----------------------------------------------------------------------------------
+
+
+async def _groups(session: RespSession, place: TopicPlace, words: list[bytes]) -> Any:
+    link = session.door.link
+    return [await _group(link, place, queue) for queue in await link.client.queues(place.topic.name)]
+
+
+async def _group(link: BrokerLink, place: TopicPlace, queue: Queue) -> dict[str, Any]:
     """One group. What it has not had yet is the end of the stream."""
     counts = next((each for each in queue.partitions if each.partition == place.partition), None)
     lag = 0 if counts is None else counts.ready + counts.delayed + counts.retrying
     had = place.end - lag  # the offset of the first one that it has not had
-    last = FIRST if had <= place.first else EntryId(await append_time_ms(link, place, had - 1), had - 1)
-    workers = (await link.client.pending_summary(place.topic.name, queue.name)).workers
+    last = b"0-0" if had <= place.first else await id_of(link, place, had - 1)
+    consumers = len((await workers(link, place, queue.name)).workers)
     return {
-        "name": name_of_group(queue.name), "consumers": len(workers), "pending": counts.in_flight if counts else 0,
-        "last-delivered-id": bytes(last), "entries-read": had or None, "lag": lag,
+        "name": name_of_group(queue.name), "consumers": consumers, "pending": counts.in_flight if counts else 0,
+        "last-delivered-id": last, "entries-read": had or None, "lag": lag,
     }  # fmt: skip
 
 
+async def _consumers(session: RespSession, place: TopicPlace, words: list[bytes]) -> Any:
+    if len(words) != 2:
+        raise CommandRefused(SYNTAX)
+    link, group = session.door.link, group_of_name(words[1])
+    try:
+        found = (await workers(link, place, group)).workers
+    except UnknownGroup:
+        raise no_group(words[0], words[1]) from None
+    return [await _consumer(link, place, group, each) for each in found]
+
+
+async def _consumer(link: BrokerLink, place: TopicPlace, group: str, worker: QueueWorker) -> Any:
+    """One consumer: idle since it got something last, as far as it has not acknowledged that."""
+    pending, now_us = await held(link, place, group, LISTED_MAX, worker=worker.name)
+    given_us = max((each.given_us for each in pending), default=now_us)
+    idle_ms = max(now_us - given_us, 0) // 1000
+    return {"name": worker.name, "pending": worker.pending, "idle": idle_ms, "inactive": idle_ms}
+
+
+_ABOUT = {b"STREAM": _stream, b"GROUPS": _groups, b"CONSUMERS": _consumers}
+
 COMMANDS = [
     Command(
-        "XINFO", -2, xinfo, "streams", "XINFO STREAM key | GROUPS key",
-        "Length, first and last entry; or each group with what it has had, and what its consumers have", "read",
+        "XINFO", -2, xinfo, "streams", "XINFO STREAM key [FULL [COUNT n]] | GROUPS key | CONSUMERS key group",
+        "Length, first and last entry; or what each group has had; or what each of its consumers has", "read",
         (2, 2, 1), ("readonly",),
     ),
 ]  # fmt: skip

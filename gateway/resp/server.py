@@ -25,6 +25,7 @@ from .connection import BEFORE_AUTH, RespConnection
 from .replies import error
 from .requests import RequestReader
 from .table import TABLE
+from .trims import TrimsBeside
 
 CONNECTIONS_MAX = 10_000
 SWEEP_S = 1.0
@@ -41,6 +42,7 @@ class RespDoor:
         self.link = link
         self.users = users
         self.may_create = may_create
+        self.trims = TrimsBeside()
         self.table: Mapping[str, Command] = TABLE
         self._hiredis = libraries.load("hiredis")
         self._listeners = Listeners(self._connected)

@@ -10,11 +10,22 @@ from ..link import BrokerLink, TopicPlace
 from ..reading import news, offset_at, read
 from .appends import append
 from .command import Command, RespSession
-from .entries import FIRST, EntryId, encoded_entries, entry_id, following, lower_bound, record_of, upper_bound
+from .entries import (
+    FIRST,
+    EntryId,
+    RecordParts,
+    encoded_entries,
+    entry_id,
+    following,
+    lower_bound,
+    record_of,
+    upper_bound,
+)
 from .places import find
 from .refusals import SYNTAX, CommandRefused, whole, wrong_arity
 from .replies import NULL_ARRAY, Encoded, array
 from .tickets import EntryTicket
+from .trims import TrimTerms, trim, trim_terms
 
 REPLY_BYTES_MAX = 64 << 20
 """Of entries in one reply; more are to be asked for with COUNT."""
@@ -39,20 +50,39 @@ LOOK_S = 0.25
 
 def xadd(session: RespSession, arguments: list[bytes]) -> Any:
     """XADD."""
-    create, at = True, 1
-    while (word := arguments[at]) != b"*":
-        option = word.upper()
-        if option in (b"MAXLEN", b"MINID"):
-            raise CommandRefused(f"{option.decode()} is not supported here: set the topic's retention")
-        if option != b"NOMKSTREAM":
-            _refuse_id(word)
-        create, at = False, at + 1
-        if at == len(arguments):
-            raise wrong_arity("xadd")
-    fields = arguments[at + 1 :]
+    key, *words = arguments
+    create, terms = True, None
+    while words and words[0] != b"*":
+        option = words[0].upper()
+        if option == b"NOMKSTREAM":
+            create, words = False, words[1:]
+        elif option in (b"MAXLEN", b"MINID") and terms is None:
+            terms, words = trim_terms(words)
+        else:
+            _refuse_id(words[0])
+    fields = words[1:]
     if not fields or len(fields) % 2:
         raise wrong_arity("xadd")
-    return append(session, arguments[0], record_of(fields), EntryTicket, create=create)
+    parts = record_of(fields)
+    if terms is not None and terms.limit is None:
+        return _add_and_trim(session, key, parts, terms, create)
+    found = append(session, key, parts, EntryTicket, create=create)
+    if terms is not None and isinstance(found, EntryTicket):
+        session.door.trims.added(session, key, terms, found)
+    return found
+
+
+async def _add_and_trim(session: RespSession, key: bytes, parts: RecordParts, terms: TrimTerms, create: bool) -> Any:
+    """Add an entry, and trim the stream when it is there."""
+    found = append(session, key, parts, EntryTicket, create=create)
+    ticket = found if isinstance(found, EntryTicket) else await found
+    if ticket is None:
+        return None
+    await ticket.settled()
+    reply = Encoded(ticket.reply())
+    if not reply.startswith(b"-") and (place := await find(session, key, "manage")) is not None:
+        await trim(session.door.link, place, terms)
+    return reply
 
 
 def _refuse_id(word: bytes) -> None:
@@ -216,7 +246,8 @@ async def _wait(link: BrokerLink, places: list[TopicPlace | None], seconds: floa
 
 COMMANDS = [
     Command(
-        "XADD", -5, xadd, "streams", "XADD key [NOMKSTREAM] * field value [field value ...]",
+        "XADD", -5, xadd, "streams",
+        "XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT n]] * field value [field value ...]",
         "Appends an entry and answers its id; the topic is made if it is not there", "write", (1, 1, 1),
         ("write", "fast"),
     ),

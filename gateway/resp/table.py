@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import basic, groups, inspecting, keys, pending, streams, topics, transactions
+from . import basic, groups, inspecting, keys, pending, streams, topics, transactions, trims
 from .command import Command
 
 _ROWS = [
@@ -13,6 +13,7 @@ _ROWS = [
     *transactions.COMMANDS,
     *keys.COMMANDS,
     *streams.COMMANDS,
+    *trims.COMMANDS,
     *inspecting.COMMANDS,
     *groups.COMMANDS,
     *pending.COMMANDS,

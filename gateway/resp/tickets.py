@@ -5,10 +5,23 @@ Contract: `reply` is called once the batch is settled. The ids of a batch share 
 
 from __future__ import annotations
 
+import asyncio
+
 from ...storage.errors import Error
 from ..appending import SharedBatch
 from . import replies
 from .refusals import sentence_of
+
+
+class _TicketWait:
+    """See Told."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settled(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
 
 
 class Ticket:
@@ -19,6 +32,13 @@ class Ticket:
     def __init__(self, batch: SharedBatch, index: int) -> None:
         self.batch = batch
         self.index = index
+
+    async def settled(self) -> None:
+        """Wait until it is known what became of the record."""
+        waiting = _TicketWait()
+        if not self.batch.settled:
+            self.batch.tellers[waiting] = None
+            await waiting.done
 
     def reply(self) -> bytes:
         """What the client gets: the record's place, or the error that prevented it."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 
 import pytest
 from penstock.gateway.resp import connection as module
+from penstock.gateway.resp.command import Command, RespSession
 from penstock.gateway.resp.connection import COMMAND_S, OUT_BYTES_MAX, READ_S, RespConnection
 from penstock.gateway.resp.requests import RequestReader
 from penstock.gateway.resp.table import TABLE
@@ -146,6 +148,28 @@ def test_what_came_before_the_end_of_the_stream_is_answered(connected):
     assert connection.eof_received()
     connection.resume_writing()
     assert (transport.out, transport.closed) == (b"+PONG\r\n" * 2, True)
+
+
+def test_a_command_that_begins_to_wait_after_the_end_of_the_stream_does_not(connected):
+    connection, transport = connected
+
+    async def run() -> None:
+        asked = asyncio.Event()
+
+        async def wait(session: RespSession, arguments: list[bytes]) -> None:
+            await asked.wait()
+            session.blocked = True
+            await asyncio.Event().wait()
+
+        connection._table = {"WAIT": Command("WAIT", 1, wait, "streams", "WAIT", "Waits")}
+        connection.data_received(b"WAIT\r\n")
+        assert connection.eof_received()
+        asked.set()
+        while not transport.closed:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert transport.out == b"*-1\r\n"
 
 
 def test_a_transaction_is_bounded(connected):

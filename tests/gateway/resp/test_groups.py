@@ -121,6 +121,39 @@ def test_what_the_groups_of_a_stream_have_had(resp, key, ten):
     assert resp.xinfo_stream(key)["groups"] == 1
 
 
+def facts(found: Any) -> dict[bytes, Any]:
+    """A map of an answer, of either version."""
+    return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+
+
+def test_what_each_consumer_has(redis, resp, key, ten):
+    assert resp.xinfo_consumers(key, "g") == []
+    get(resp, "a", key, count=3)
+    get(resp, "b", key, count=1)
+    resp.xack(key, "g", ten[0])
+    found = resp.xinfo_consumers(key, "g")
+    assert [(each["name"], each["pending"]) for each in found] == [(b"a", 2), (b"b", 1)]
+    assert all(0 <= each["idle"] < 60_000 for each in found)
+    with pytest.raises(redis.ResponseError, match="No such key"):
+        resp.xinfo_consumers(key, "none")
+
+
+def test_everything_about_a_stream(redis, resp, key, ten):
+    get(resp, "a", key, count=3)
+    found = facts(resp.execute_command("XINFO", "STREAM", key, "FULL", "COUNT", "2"))
+    assert (found[b"length"], [each[0] for each in found[b"entries"]]) == (10, ten[:2])
+    (group,) = map(facts, found[b"groups"])
+    assert (group[b"name"], group[b"last-delivered-id"], group[b"pel-count"], group[b"lag"]) == (b"g", ten[2], 3, 7)
+    assert [entry[:2] + entry[3:] for entry in group[b"pel"]] == [[id_, b"a", 1] for id_ in ten[:2]]
+    (consumer,) = map(facts, group[b"consumers"])
+    assert (consumer[b"name"], consumer[b"pel-count"]) == (b"a", 3)
+    assert [entry[0] for entry in consumer[b"pel"]] == ten[:2]
+    assert len(facts(resp.execute_command("XINFO", "STREAM", key, "FULL"))[b"entries"]) == 10
+    for wrong in (["FOO"], ["FULL", "COUNT"], ["FULL", "FOO", "1"]):
+        with pytest.raises(redis.ResponseError, match="syntax error"):
+            resp.execute_command("XINFO", "STREAM", key, *wrong)
+
+
 def test_names_may_be_any_text(resp, native, key):
     resp.xgroup_create(f"{key}:x", "my group:1", 0, mkstream=True)
     id_ = resp.xadd(f"{key}:x", {"n": 1})
