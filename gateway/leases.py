@@ -54,6 +54,7 @@ class LeaseTerms(NamedTuple):
     """Records that a worker wants of a place, or of any partition of its topic: `most` records, and about `max_bytes`.
 
     `lease_ms` 0: for as long as the group says. `start`: where a group begins that is not there yet (see Lease).
+    `takes`: without a lease, so that records are done when they are given.
     """
 
     place: TopicPlace
@@ -63,6 +64,7 @@ class LeaseTerms(NamedTuple):
     max_bytes: int
     lease_ms: int = 0
     start: int = NOWHERE
+    takes: bool = False
 
 
 class Taken(NamedTuple):
@@ -117,6 +119,7 @@ def _asked(link: BrokerLink, wanted: LeaseTerms, wait_s: float) -> Asked:
         return Lease(
             request, place.topic.topic, wanted.group, wanted.worker, wanted.most, place.partition, wanted.max_bytes,
             wanted.lease_ms, max(round((by - clock()) * 1000), 0) if wait_s else 0, start=wanted.start,
+            takes=wanted.takes,
         )  # fmt: skip
 
     return Asked(link.driver, make, partial(_put_back, link, wanted))
@@ -171,7 +174,7 @@ def _recalling(topic: bytes, group: str, waiting: list[int], request: int) -> Se
 
 def _put_back(link: BrokerLink, wanted: LeaseTerms, answer: Answer) -> None:
     """Release what came for a caller that is gone."""
-    if isinstance(answer, Leased) and answer.runs:
+    if isinstance(answer, Leased) and answer.runs and not wanted.takes:
         settle = Settle(answer.partition, answer.token, Verb.RELEASE)
         topic = wanted.place.topic.topic
         Asked(link.driver, lambda request: SettleTasks(request, topic, wanted.group, [settle]))

@@ -76,7 +76,6 @@ class RespSession(Protocol):
     peer: str
     seconds: Callable[[], int]  # since it connected
     executing: int  # commands of an EXEC that are left
-    blocked: bool  # its command waits for records that may never come
 
     def authenticated(self, principal: Principal) -> None:
         """Go on as `principal`."""
@@ -84,6 +83,10 @@ class RespSession(Protocol):
 
     def reset(self) -> None:
         """Be as a new connection."""
+        ...
+
+    def blocks(self, waits: bool) -> None:
+        """Say that the command waits for records that may never come, or that it does not any more."""
         ...
 
     def close_after_replies(self) -> None:

@@ -146,12 +146,8 @@ class RespConnection(asyncio.Protocol):
         self._wait_no_more()
         self._run()
 
-    @property
-    def blocked(self) -> bool:
-        return self._blocked
-
-    @blocked.setter
-    def blocked(self, waits: bool) -> None:
+    def blocks(self, waits: bool) -> None:
+        """See RespSession."""
         self._blocked = waits
         if self._last:
             self._wait_no_more()

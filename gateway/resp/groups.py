@@ -120,6 +120,7 @@ class _Options(NamedTuple):
 
     most: int | None
     block_s: float | None
+    takes: bool
     keys: list[bytes]
     ids: list[bytes]
 
@@ -137,8 +138,11 @@ def xreadgroup(session: RespSession, arguments: list[bytes]) -> Any:
 
 
 def _options(words: list[bytes]) -> _Options:
-    count, block_s, words = None, None, [*words]
+    count, block_s, takes, words = None, None, False, [*words]
     while words and (option := words.pop(0).upper()) != b"STREAMS":
+        if option == b"NOACK":
+            takes = True
+            continue
         if option not in (b"COUNT", b"BLOCK") or not words:
             raise CommandRefused(SYNTAX)
         number = whole(words.pop(0), option.decode(), -(1 << 63) if option == b"COUNT" else 0)
@@ -151,7 +155,7 @@ def _options(words: list[bytes]) -> _Options:
             "Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."
         )
     half = len(words) // 2
-    return _Options(count, block_s, words[:half], words[half:])
+    return _Options(count, block_s, takes, words[:half], words[half:])
 
 
 async def _read(session: RespSession, name: bytes, consumer: str, options: _Options, waits_s: float | None) -> Any:
@@ -161,15 +165,17 @@ async def _read(session: RespSession, name: bytes, consumer: str, options: _Opti
 
     async def take_from(places: list[TopicPlace]) -> list[Taken | None]:
         most = REPLY_BYTES // len(places)
-        return await take(link, [LeaseTerms(place, group, consumer, count, most) for place in places], wait_s)
+        return await take(
+            link, [LeaseTerms(place, group, consumer, count, most, takes=options.takes) for place in places], wait_s
+        )
 
-    session.blocked = wait_s > 0.0
+    session.blocks(wait_s > 0.0)
     try:
         taken = await at(session, options.keys, "write", take_from)
     except (UnknownGroup, UnknownTopic):
         taken = None
     finally:
-        session.blocked = False
+        session.blocks(False)
     if taken is None:
         raise no_group(options.keys[0], name)
     found: list[tuple[bytes, Any]] = []
@@ -194,7 +200,7 @@ async def _entries(link: BrokerLink, taken: Taken) -> list[bytes]:
         times = list(each_time)
         found += encoded(values, _some(keys), _some(headers), offsets, times)
         link.append_times.note((place.topic.topic, place.partition), offsets, times)
-    if bad:
+    if bad and taken.token:
         await pass_over(link, taken, bad)
     return found
 
@@ -241,7 +247,7 @@ COMMANDS = [
     ),
     Command(
         "XREADGROUP", -7, xreadgroup, "groups",
-        "XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] STREAMS key [key ...] > [> ...]",
+        "XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [NOACK] STREAMS key [key ...] > [> ...]",
         "Entries that no consumer of the group has had; they are this consumer's until it acknowledges them", "write",
         flags=("write", "blocking"),
     ),

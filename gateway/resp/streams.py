@@ -217,11 +217,11 @@ async def _xread(
             return dict(found) if session.version >= 3 else found
         if until is None or loop.time() >= until:
             return NULL_ARRAY
-        session.blocked = True
+        session.blocks(True)
         try:
             await _wait(link, places, min(until - loop.time(), WAIT_S))
         finally:
-            session.blocked = False
+            session.blocks(False)
 
 
 async def _start(link: BrokerLink, place: TopicPlace, text: bytes, id_: EntryId | None) -> int:

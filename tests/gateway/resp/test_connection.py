@@ -158,7 +158,7 @@ def test_a_command_that_begins_to_wait_after_the_end_of_the_stream_does_not(conn
 
         async def wait(session: RespSession, arguments: list[bytes]) -> None:
             await asked.wait()
-            session.blocked = True
+            session.blocks(True)
             await asyncio.Event().wait()
 
         connection._table = {"WAIT": Command("WAIT", 1, wait, "streams", "WAIT", "Waits")}

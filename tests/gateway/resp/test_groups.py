@@ -58,6 +58,15 @@ def test_an_answer_has_the_fields_and_the_name_of_the_stream(resp, key):
     assert entries == [(id_, {b"value": b"\x00\r\n", b"key": b"k", b"h": b"\xff"}), (plain, {b"value": b"v"})]
 
 
+def test_entries_that_need_no_acknowledgement_are_done_when_they_are_delivered(resp, native, key, ten):
+    assert get(resp, "a", key, count=4, noack=True) == ten[:4]
+    assert get(resp, "a", key, count=1) == ten[4:5]
+    assert resp.xpending(key, "g")["pending"] == 1
+    assert resp.xack(key, "g", *ten[:4]) == 0
+    assert get(resp, "b", key, noack=True, block=1) == ten[5:]
+    assert native.queue(key, "g").depth == 1
+
+
 def test_what_was_acknowledged_is_counted_once(resp, native, key, ten):
     get(resp, "a", key, count=4)
     assert native.queue(key, "g").in_flight == 4
