@@ -10,7 +10,7 @@
 import { Connection } from "./connection.js";
 import { CannotConnect, ClientClosed, ConnectionLost, PenstockError, TooManyPending } from "./errors.js";
 import { Fifo } from "./fifo.js";
-import type { Settings } from "./options.js";
+import type { ReconnectOptions, Settings } from "./options.js";
 import type { Reply } from "./replies.js";
 import type { Request } from "./request.js";
 
@@ -143,10 +143,9 @@ export class Lane {
     return rest.length > 0;
   }
 
-  #rest(reconnect: { readonly firstMs: number; readonly lastMs: number }): Promise<void> {
-    const most = Math.min(reconnect.lastMs, reconnect.firstMs * 2 ** Math.min(this.#failures - 1, 30));
+  #rest(reconnect: Required<ReconnectOptions>): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, most * (0.5 + Math.random() / 2));
+      const timer = setTimeout(resolve, pauseMs(this.#failures, reconnect, Math.random()));
       this.#pause = () => {
         clearTimeout(timer);
         resolve();
@@ -182,4 +181,10 @@ export class Lane {
   #fail(reason: PenstockError): void {
     this.#queue.drain().forEach((request) => request.reject(reason));
   }
+}
+
+/** The pause after so many failures in a row; `random`, from 0 to 1, makes it up to half shorter. */
+export function pauseMs(failures: number, reconnect: Required<ReconnectOptions>, random: number): number {
+  const most = reconnect.firstMs * 2 ** Math.min(failures - 1, 30);
+  return Math.min(reconnect.lastMs, most) * (1 - random / 2);
 }

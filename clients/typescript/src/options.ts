@@ -23,7 +23,7 @@ export interface ClientOptions {
   readonly timeoutMs?: number;
   /** For opening one connection. Default: 5,000. */
   readonly connectTimeoutMs?: number;
-  /** Whether lost connections are opened again, and with which pauses; they double from the first to the last. */
+  /** Pauses between attempts to connect, which double. With false there is one attempt, and nothing is repeated. */
   readonly reconnect?: false | ReconnectOptions;
   /** Connections that requests share. Those about one topic take the same one, and so stay in order. Default: 2. */
   readonly connections?: number;

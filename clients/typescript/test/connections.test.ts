@@ -108,6 +108,20 @@ test("disconnecting rejects what waits", async (t) => {
   assert.deepEqual(told(await Promise.allSettled(asked)), ["ClientClosed", "ClientClosed"]);
 });
 
+test("disconnecting ends a connection that is being opened", async (t) => {
+  const fake = await served(t);
+  const client = await connected(t, fake, { connectTimeoutMs: 600_000 });
+  fake.greeting = () => undefined;
+  const lost = once(client, "disconnect");
+  fake.cut();
+  await lost;
+  const asked = client.send(["A"]);
+  await fake.untilOpen(1);
+  await client.disconnect();
+  await assert.rejects(asked, errors.ClientClosed);
+  await fake.untilOpen(0);
+});
+
 test("a server that is not there is CannotConnect", async (t) => {
   const fake = await served(t);
   const { url } = fake;
@@ -121,6 +135,7 @@ test("a server that does not answer is CannotConnect", async (t) => {
   const fake = await served(t);
   fake.greeting = () => undefined;
   await assert.rejects(connect({ url: fake.url, connectTimeoutMs: 20 }), errors.CannotConnect);
+  await fake.untilOpen(0);
 });
 
 test("a refused password fails at once, also what waits, and is not tried again", async (t) => {
@@ -157,7 +172,7 @@ test("a server that is busy is asked again", async (t) => {
 
 test("an answer that comes too late is dropped, and later ones are in step", async (t) => {
   const fake = await served(t);
-  const client = await connected(t, fake, { timeoutMs: 200 });
+  const client = await connected(t, fake, { timeoutMs: 500 });
   const late = client.send(["A"]);
   const [first] = (await fake.until(1), fake.received);
   await new Promise<void>((resolve) => {
@@ -176,9 +191,21 @@ test("an answer that comes too late is dropped, and later ones are in step", asy
   assert.equal(fake.connections, 1);
 });
 
+test("a request that has ended is not repeated", async (t) => {
+  const fake = await served(t, (command) => (command.words[0] === "A" ? undefined : ok(command)));
+  const client = await connected(t, fake, { timeoutMs: 300 });
+  const late = client.send(["A"], { repeat: true });
+  const talk = setInterval(() => fake.received[0]?.answer(">1\r\n+alive\r\n"), 10);
+  await assert.rejects(late, errors.RequestTimeout);
+  clearInterval(talk);
+  fake.cut();
+  await client.ping();
+  assert.deepEqual(await fake.until(2), ["A", "PING"]);
+});
+
 test("a peer that says nothing until a request's time is up is given up", async (t) => {
   const fake = await served(t, (command) => (command.connection === 1 ? undefined : ok(command)));
-  const client = await connected(t, fake, { timeoutMs: 100 });
+  const client = await connected(t, fake, { timeoutMs: 400 });
   const lost = once(client, "disconnect");
   await assert.rejects(client.send(["A"], { repeat: true }), errors.RequestTimeout);
   await lost;
@@ -213,9 +240,13 @@ test("requests beyond the bytes that may wait are refused", async (t) => {
 test("bytes that are no reply end the connection, and nothing is repeated behind them", async (t) => {
   const fake = await served(t, (command) => command.answer(command.connection === 1 ? "HTTP/1.1 400\r\n" : "+OK\r\n"));
   const client = await connected(t, fake);
+  let losses = 0;
+  client.on("disconnect", () => (losses += 1));
   const asked = [client.send(["A"], { repeat: true }), client.send(["B"])];
   assert.deepEqual(told(await Promise.allSettled(asked)), ["ProtocolError", "ProtocolError"]);
+  await fake.untilOpen(0);
   assert.equal(await client.ping(), "OK");
+  assert.equal(losses, 1);
 });
 
 test("a reply that was not asked for ends the connection", async (t) => {
@@ -258,7 +289,7 @@ test("waiting is given up by a signal, with its reason, and the connection is no
 
 test("callers beyond the connections that may wait get one when it is free, in order, or not in time", async (t) => {
   const fake = await served(t);
-  const client = await connected(t, fake, { blockingConnections: 1, timeoutMs: 200 });
+  const client = await connected(t, fake, { blockingConnections: 1, timeoutMs: 600 });
   const read = (key: string, signal?: AbortSignal): Promise<unknown> =>
     client.streams.read({ [key]: "0" }, { blockMs: 0, ...(signal && { signal }) });
   const aborts = new AbortController();

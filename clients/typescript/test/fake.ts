@@ -49,6 +49,13 @@ export class Fake {
     return this.received.map((each) => each.words.join(" "));
   }
 
+  /** Resolves when so many connections are left. */
+  async untilOpen(count: number): Promise<void> {
+    while (this.#sockets.size !== count) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
   /** End all connections. */
   cut(): void {
     this.#sockets.forEach((socket) => socket.destroy());

@@ -107,15 +107,19 @@ test("a length that cannot fit is refused before its bytes come", () => {
   assert.throws(() => parse(bytes("*2\r\n$600000\r\n"), half, bytes("\r\n$600000\r\n")), ProtocolError);
   assert.throws(() => parse(bytes("*1\r\n".repeat(33))), ProtocolError);
   assert.throws(() => parse(bytes("+" + "x".repeat(65_536))), ProtocolError);
+  assert.deepEqual(parse(bytes("+" + "x".repeat(65_533) + "\r\n"))[0], "x".repeat(65_533));
+  assert.deepEqual(new ReplyParser({ maxReplyBytes: 7 }).feed(bytes("*1\r\n_\r\n")), [[null]]);
+  assert.throws(() => new ReplyParser({ maxReplyBytes: 6 }).feed(bytes("*1\r\n_\r\n")), ProtocolError);
+  assert.deepEqual(parse(bytes("=4\r\ntxt:\r\n")), [bytes("")]);
   assert.deepEqual(parse(bytes("*1\r\n".repeat(31) + "*0\r\n")).length, 1);
 });
 
 test("the limit is one of each reply, not of all", () => {
-  const parser = new ReplyParser({ maxReplyBytes: 12 });
+  const parser = new ReplyParser({ maxReplyBytes: 11 });
   for (let round = 0; round < 5; round += 1) {
     assert.deepEqual(parser.feed(bytes("$5\r\nabcde\r\n")), [bytes("abcde")]);
   }
-  assert.throws(() => parser.feed(bytes("$7\r\nabcdefg\r\n")), ProtocolError);
+  assert.throws(() => parser.feed(bytes("$6\r\nabcdef\r\n")), ProtocolError);
 });
 
 test("a payload does not keep the chunk that it came in", () => {

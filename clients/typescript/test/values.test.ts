@@ -5,7 +5,9 @@ import { Entry, fieldWords, millisecondsOf, offsetOf } from "../src/entries.js";
 import { encode } from "../src/encoding.js";
 import * as errors from "../src/errors.js";
 import { Fifo } from "../src/fifo.js";
+import { Lane, pauseMs } from "../src/lane.js";
 import { DEFAULT_URL, settled } from "../src/options.js";
+import { Request } from "../src/request.js";
 import { numbers } from "./random.js";
 
 test("commands are arrays of bulk strings", () => {
@@ -79,6 +81,20 @@ test("options that cannot be are refused, without showing a password", () => {
   }
   assert.throws(() => settled({ reconnect: { firstMs: -1 } }), RangeError);
   assert.equal(settled({ reconnect: false }).reconnect, undefined);
+});
+
+test("pauses double up to the last one, and are up to half shorter", () => {
+  const pauses = (random: number): number[] =>
+    [1, 2, 3, 4, 5, 2_000].map((failures) => pauseMs(failures, { firstMs: 100, lastMs: 1_000 }, random));
+  assert.deepEqual(pauses(0), [100, 200, 400, 800, 1_000, 1_000]);
+  assert.deepEqual(pauses(1), [50, 100, 200, 400, 500, 500]);
+});
+
+test("a closed lane takes no requests", async () => {
+  const lane = new Lane(settled({}), { opened: () => undefined, lost: () => undefined });
+  lane.close();
+  await assert.rejects(lane.send(new Request(["PING"], { repeat: true, timeoutMs: 0 })), errors.ClientClosed);
+  await assert.rejects(lane.connect(), errors.ClientClosed);
 });
 
 test("ids have milliseconds and an offset, exactly", () => {

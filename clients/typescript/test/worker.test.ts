@@ -124,20 +124,24 @@ overBoth((over) => {
     const key = fresh();
     await filled(client, key, 1);
     const dead = new Signalled<[Task, unknown]>();
-    let refusals = 0;
+    let [refusals, runs] = [0, 0];
+    const given: unknown[] = [];
     const onDead = (task: Task, error: unknown): void => {
+      given.push(`${task.attempt} ${(error as Error).message}`);
       if (++refusals === 1) {
         throw new Error("no room for the dead");
       }
       dead.fulfil([task, error]);
     };
     const handler = (): never => {
+      runs += 1;
       throw new Error("never");
     };
     const worker = started(t, client, key, handler, { retryAfterMs: 20, maxAttempts: 2, onDead });
     const [task, error] = await dead.promise;
     await worker.stop();
-    assert.equal(task.attempt, 3);
+    assert.deepEqual(given, ["2 never", `3 ${task.id} was delivered 3 times`]);
+    assert.equal(runs, 2);
     assert.ok(error instanceof errors.AttemptsExceeded);
     assert.equal((await client.streams.groups(key))[0]?.pending, 0);
   });
@@ -176,16 +180,16 @@ overBoth((over) => {
     };
     const claimIds = group.claimIds.bind(group);
     group.claimIds = async (...given) => {
-      if (++touches === 7) {
-        touched.fulfil(); // twice the time after which it would be claimed
+      if (++touches === 4) {
+        touched.fulfil(); // more than the time after which it would be claimed
       }
       return claimIds(...given);
     };
-    const worker = new Worker(group, handler, { ...SHORT, retryAfterMs: 150 });
+    const worker = new Worker(group, handler, { ...SHORT, retryAfterMs: 900 });
     void worker.run();
     t.after(() => worker.stop(0));
     await began.promise;
-    const other = started(t, client, key, handler, { retryAfterMs: 150 });
+    const other = started(t, client, key, handler, { retryAfterMs: 900 });
     await touched.promise;
     goOn.fulfil();
     await Promise.all([worker.stop(), other.stop()]);
@@ -199,7 +203,9 @@ overBoth((over) => {
     const aborted = new Signalled();
     const handler = async (task: Task): Promise<void> => {
       await client.streams.group(key, "g").ack([id]);
-      await once(task.signal, "abort");
+      if (!task.signal.aborted) {
+        await once(task.signal, "abort");
+      }
       aborted.fulfil();
     };
     const worker = started(t, client, key, handler, { retryAfterMs: 60 });
@@ -281,6 +287,27 @@ test("a server that has no claims ends a worker that wants them, and says so", a
   const client = await connect(fake.url);
   t.after(() => client.disconnect());
   await assert.rejects(client.worker("k", "g", quiet).run(), errors.UnknownCommand);
+});
+
+test("a group that cannot be made now is made later", async (t) => {
+  let creations = 0;
+  const fake = await Fake.start((command) => {
+    if (command.words[0] === "XGROUP") {
+      command.answer(++creations === 1 ? "-TRYAGAIN no leader [no_leader]\r\n" : "+OK\r\n");
+    } else {
+      command.answer("_\r\n");
+    }
+  });
+  t.after(() => fake.stop());
+  const client = await connect(fake.url);
+  t.after(() => client.disconnect());
+  const told: unknown[] = [];
+  const worker = client.worker("k", "g", quiet, { retryAfterMs: null, onError: (error) => told.push(error) });
+  void worker.run();
+  const commands = await fake.until(3);
+  await worker.stop();
+  assert.deepEqual(commands.slice(0, 3).map((each) => each.split(" ")[0]), ["XGROUP", "XGROUP", "XREADGROUP"]);
+  assert.ok(told.length === 1 && told[0] instanceof errors.Unavailable);
 });
 
 test("acknowledgements that come together leave together", async (t) => {
