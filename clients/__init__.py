@@ -11,6 +11,8 @@ from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, No
 from .producer import Producer, Staging, Transaction
 from .producing.pending import Future, Posted
 from .queues.descriptions import (
+    Claimed,
+    ClaimedTask,
     DeadTask,
     Failure,
     PendingSummary,
@@ -28,6 +30,7 @@ __all__ = [
     "Posted", "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Stage", "Staging", "Transaction",
     "Columns", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
-    "DeadTask", "Failure", "PendingSummary", "PendingTask", "Queue", "QueuePartition", "Schedule", "TaskInfo",
+    "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",
+    "Queue", "QueuePartition", "Schedule", "TaskInfo",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut", "WindowFull",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from ..storage.record import Record
 from ..transport.failures import error_from
 from ..transport.messages import Answer
 from ..transport.queue_messages import FOREVER_US, Lease, Leased, Settle, Settled, SettleTasks, Verb
-from .arguments.quantities import Duration, seconds
+from .arguments.quantities import Duration, lease_milliseconds, seconds
 from .client import Client
 from .connection.connection import Connection, Question
 from .connection.steps import Steps
@@ -29,7 +29,7 @@ from .errors import InvalidArgument
 from .queues.outcomes import delay_milliseconds
 from .queues.picking import Unreadable, pick
 from .queues.task_ids import parse_task_id, task_id
-from .working.options import check_count, lease_milliseconds
+from .working.options import check_count
 
 _NAME = re.compile(r"(.+)@([0-9]{1,19})", re.ASCII | re.DOTALL)
 

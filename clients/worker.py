@@ -7,7 +7,7 @@ settles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..transport.messages import Topic
 from ..transport.queue_messages import Verb
@@ -83,6 +83,32 @@ class Worker:
         core = self._core
         deadline = core.connection.clock() + seconds(wait, "wait")
         return self._driver.run_on(core.ack_and_fetch(tasks, max_records, deadline))
+
+    def claim(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        holder: str | None = None,
+        idle: Duration = 0.0,
+        begin: str | None = None,
+        attempt: int | None = None,
+        force: bool = False,
+        max_records: int = 100,
+    ) -> list[Task]:
+        """Take tasks that other workers hold, as `Client.claim` does; this worker extends their leases.
+
+        `worker.claim(holder=worker.name, attempt=0)` reads the tasks again that a worker of this name holds, as after a
+        crash, without counting an attempt.
+
+        Args:
+            ids: these tasks; None: the leased ones from `begin` on.
+            holder, idle, begin, attempt, force, max_records: as of `Client.claim`.
+        """
+        return self._driver.run_on(
+            self._core.claim(
+                ids, holder=holder, idle=idle, begin=begin, attempt=attempt, force=force, max_records=max_records
+            )
+        )
 
     # -- settling ---------------------------------------------------------------------------------------
 

@@ -103,8 +103,8 @@ ORDER = {
     ],
     "penstock.broker.engine": [
         *("tables", "ports", "turns", "logs"),
-        *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.lines", "queues.wakeups"),
-        *("queues.requests", "queues.upkeep", "queues.service", "queues"),
+        *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.claiming", "queues.lines"),
+        *("queues.wakeups", "queues.requests", "queues.upkeep", "queues.service", "queues"),
         *("streams", "topics", "transactions", "producing", "housekeeping", "desk"),
         *("office_port", "office", "node", ""),
     ],

@@ -22,6 +22,7 @@ from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, Settings
 from .queue_messages import (
     AskTask,
     CancelTask,
+    Claim,
     Counted,
     DeadTask,
     DeadTasks,
@@ -475,7 +476,7 @@ Request = (
     | Fetch | Join | Release | Credit | SeekTo | Leave | Commit | ListGroups | ResetGroup | DeleteGroup | Stats
     | Lease | SettleTasks | ExtendLeases | SetQueue | ListQueues | PauseQueue | DeleteQueue | AskTask | CancelTask
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
-    | ListPending | ListWorkers
+    | ListPending | ListWorkers | Claim
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
     | DeleteRecords | ListDeleted
 )  # fmt: skip

@@ -103,6 +103,8 @@ class Leased(Message, tag=71, frozen=True):
     lease_ms: Count  # from when this was sent: for those whose clock is another one
     runs: list[tuple[Count, Count, Count]]  # (first offset, how many, attempt), attempts counted from 1
     refused: list[Refusal] = []
+    next_offset: Int64 = -1  # of a claim: where to go on; -1: that was all
+    gone: list[Count] = []  # of a claim: leased records that the log has no more, and that left their leases
 
 
 class SettleTasks(Message, tag=72, frozen=True):
@@ -386,6 +388,27 @@ class Workers(Message, tag=123, frozen=True):
     request: Count
     partitions: list[PendingPartition]
     workers: list[QueueWorker]  # by name
+
+
+class Claim(Message, tag=124, frozen=True):
+    """Lease records of one partition that other workers hold to this one. Answered by Leased."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    worker: str
+    partition: Count
+    max_records: Count = 0
+    offsets: Listed[Count] = []  # these records; none: the leased ones from `offset` on
+    offset: Count = 0
+    end: Int64 = -1  # only below this offset; -1: all
+    holder: str | None = None  # only what this worker holds, which may be the one that claims
+    min_idle_ms: Count = 0  # only what was given to its worker at least so long ago
+    attempt: Int64 = -1  # of the new lease: -1 one more than before, 0 as before, or this one
+    given_us: Int64 = 0  # the time that counts as that of the lease: 0 now; below 0: so long before now
+    lease_ms: Count = 0  # 0: as long as the group says
+    force: bool = False  # records of `offsets` that are not leased, too
+    max_bytes: Count = 1 << 20  # of the second frame, but at least one record; 0: no records
 
 
 class Counted(Message, tag=88, frozen=True):

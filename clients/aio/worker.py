@@ -5,7 +5,7 @@ Contract: as there, awaited; everything happens on the loop that connected.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from ...transport.messages import Topic
 from ...transport.queue_messages import Verb
@@ -83,6 +83,32 @@ class AsyncWorker:
         core = self._core
         deadline = core.connection.clock() + seconds(wait, "wait")
         return await self._driver.run(core.ack_and_fetch(tasks, max_records, deadline))
+
+    async def claim(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        holder: str | None = None,
+        idle: Duration = 0.0,
+        begin: str | None = None,
+        attempt: int | None = None,
+        force: bool = False,
+        max_records: int = 100,
+    ) -> list[AsyncTask]:
+        """Take tasks that other workers hold, as `AsyncClient.claim` does; this worker extends their leases.
+
+        `worker.claim(holder=worker.name, attempt=0)` reads the tasks again that a worker of this name holds, as after a
+        crash, without counting an attempt.
+
+        Args:
+            ids: these tasks; None: the leased ones from `begin` on.
+            holder, idle, begin, attempt, force, max_records: as of `AsyncClient.claim`.
+        """
+        return await self._driver.run(
+            self._core.claim(
+                ids, holder=holder, idle=idle, begin=begin, attempt=attempt, force=force, max_records=max_records
+            )
+        )
 
     # -- settling ---------------------------------------------------------------------------------------
 

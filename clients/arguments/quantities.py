@@ -15,8 +15,8 @@ from ...transport.messages import EARLIEST, LATEST
 from ..errors import InvalidArgument
 
 __all__ = [
-    "EVENT_TIME_MAX", "EVENT_TIME_MIN", "Duration", "Size", "Start", "event_time", "microseconds", "seconds",
-    "setting_values", "size_bytes", "some_seconds", "start_time",
+    "EVENT_TIME_MAX", "EVENT_TIME_MIN", "Duration", "Size", "Start", "event_time", "lease_milliseconds", "microseconds",
+    "seconds", "setting_values", "size_bytes", "some_seconds", "start_time",
 ]  # fmt: skip
 
 Size = int | str
@@ -69,3 +69,11 @@ def _setting(name: str, value: Any) -> Any:
     if name.endswith("_bytes"):
         return size_bytes(value, name)
     return seconds(value, name) if name.endswith("_s") and not name.endswith("_per_s") else value
+
+
+def lease_milliseconds(lease: Duration) -> int:
+    """A lease's length as on the wire, where 0 has another meaning."""
+    found = seconds(lease, "lease")
+    if not 0.001 <= found <= 366 * 86400:
+        raise InvalidArgument(f"lease={lease!r} is not a time from 1 ms to 366 days")
+    return round(found * 1000)

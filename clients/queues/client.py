@@ -12,6 +12,7 @@ from typing import Any
 from ..arguments.quantities import Duration, Start
 from ..connection.driver import Driver
 from .descriptions import (
+    Claimed,
     DeadTask,
     PendingSummary,
     PendingTask,
@@ -168,6 +169,47 @@ class QueueClient:
     def pending_summary(self, topic: str, group: str) -> PendingSummary:
         """How many tasks of `group` on `topic` workers hold, in all and each. Raises UnknownGroup."""
         return pending_summary_of(topic, self._driver.run(self._queue_verbs.workers(topic, group)))
+
+    def claim(
+        self,
+        topic: str,
+        group: str,
+        worker: str,
+        ids: Iterable[str] | None = None,
+        *,
+        holder: str | None = None,
+        idle: Duration = 0.0,
+        begin: str | None = None,
+        attempt: int | None = None,
+        given: datetime | Duration | None = None,
+        lease: Duration | None = None,
+        force: bool = False,
+        records: bool = True,
+        max_records: int = 100,
+    ) -> Claimed:
+        """Give leased tasks of `group` on `topic` to the worker of this name, under a new lease.
+
+        The worker of before finds its lease lost once it holds nothing else. Nothing here extends the new lease:
+        `Worker.claim` does. A task that used up its attempts is dead-lettered instead, unless `attempt` is given.
+
+        Args:
+            ids: these tasks; None: the leased ones from `begin` on.
+            holder: only what the worker of this name holds, which may be `worker` itself.
+            idle: only what was given to its worker at least so long ago.
+            begin: the first id to look at, like `Claimed.next`.
+            attempt: of the tasks from now on; 0: as before; None: one more.
+            given: the time that counts as that of the lease, or how long it was ago; None: now.
+            lease: how long the lease is; None: as long as the queue says.
+            force: also those of `ids` that are not leased, but ready or retrying.
+            records: whether their records are wanted.
+            max_records: the most that is claimed without `ids`.
+        """
+        return self._driver.run(
+            self._queue_verbs.claim(
+                topic, group, worker, ids, holder=holder, idle=idle, begin=begin, attempt=attempt, given=given,
+                lease=lease, force=force, records=records, max_records=max_records,
+            )
+        )  # fmt: skip
 
     # -- records ---------------------------------------------------------------------------------------------
 

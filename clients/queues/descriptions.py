@@ -164,6 +164,31 @@ class PendingTask(msgspec.Struct, frozen=True):
         return task_id(self.topic, self.partition, self.offset)
 
 
+class ClaimedTask(msgspec.Struct, frozen=True):
+    """A task under the lease of a claim. `until` is None for a lease without an end.
+
+    `record` is None if it was not asked for, or cannot be read here.
+    """
+
+    id: str
+    attempt: int
+    token: int
+    until: datetime | None
+    record: Record | None
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """The result of a claim.
+
+    `gone` are ids of leased tasks whose records the log has no more; they are leased no longer. `next` is the id with
+    which to go on, None when there is nothing behind these.
+    """
+
+    tasks: list[ClaimedTask]
+    gone: list[str]
+    next: str | None
+
+
 class PendingSummary(msgspec.Struct, frozen=True):
     """How many tasks of a queue group are leased, the first and the last by id, and how many each worker holds."""
 
@@ -229,6 +254,19 @@ def pending_of(topic: str, partition: int, found: queue_messages.PendingRecords)
         given, until = moment(run.given_us), _unless_never(run.until_us)
         for offset in range(run.offset, run.offset + run.count):
             yield PendingTask(topic, partition, offset, run.worker, run.attempt, given, idle, until, run.token)
+
+
+def claimed_of(topic: str, found: queue_messages.Leased, payload: bytes | None) -> Iterator[ClaimedTask]:
+    """Claimed tasks as the wire has them; without a payload no records were asked for."""
+    records: dict[int, Record] = {}
+    for rows in pick(payload or b"", [(first, count) for first, count, _ in found.runs] if payload else []):
+        if not isinstance(rows, Unreadable):
+            records.update((row[3], Record(*row, found.partition, topic)) for row in zip(*rows, strict=False))
+    until = _unless_never(found.until_us)
+    for first, count, attempt in found.runs:
+        for offset in range(first, first + count):
+            id_ = task_id(topic, found.partition, offset)
+            yield ClaimedTask(id_, attempt, found.token, until, records.get(offset))
 
 
 def pending_summary_of(topic: str, found: queue_messages.Workers) -> PendingSummary:

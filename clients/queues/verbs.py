@@ -22,6 +22,7 @@ from ...transport.queue_messages import (
     DeleteQueue,
     DeleteSchedule,
     DiscardDead,
+    Leased,
     ListDead,
     ListPending,
     ListQueues,
@@ -43,13 +44,32 @@ from ...transport.queue_messages import (
     Workers,
 )  # fmt: skip
 from ...transport.removal_messages import DeletedRecords, DeleteRecords, ListDeleted
-from ..arguments.quantities import Duration, Start, microseconds, seconds, setting_values, start_time
+from ..arguments.quantities import (
+    Duration,
+    Start,
+    lease_milliseconds,
+    microseconds,
+    seconds,
+    setting_values,
+    start_time,
+)
 from ..connection.connection import Connection, Question
 from ..connection.steps import FOREVER, Steps
 from ..errors import InvalidArgument, TimedOut
-from .descriptions import DeadTask, PendingTask, TaskInfo, dead_of, pending_of, task_of
+from .claiming import claim, claim_plan, idle_milliseconds
+from .descriptions import (
+    Claimed,
+    ClaimedTask,
+    DeadTask,
+    PendingTask,
+    TaskInfo,
+    claimed_of,
+    dead_of,
+    pending_of,
+    task_of,
+)
 from .outcomes import Outcome, check_belongs, checked_reason, checked_result, delay_milliseconds
-from .task_ids import parse_task_id
+from .task_ids import parse_task_id, task_id
 
 OFFSETS_MAX = 1 << 14
 """Tasks that one request names; more go in several."""
@@ -63,8 +83,8 @@ ASK_WAIT_S = 30.0
 PAGE = 1000
 """Dead-lettered tasks that are asked for at once."""
 
-IDLE_MOST_S = 100 * 366 * 86400
-"""Nothing is idle for longer."""
+CLAIM_BYTES = 1 << 20
+"""Records of claimed tasks that are asked for at once."""
 
 
 class QueueVerbs:
@@ -257,6 +277,25 @@ class QueueVerbs:
                 offset = answer.next_offset
         return taken
 
+    def claim(
+        self, topic: str, group: str, worker: str, ids: Iterable[str] | None, *, lease: Duration | None,
+        records: bool, **terms: Any,
+    ) -> Steps[Claimed]:  # fmt: skip
+        """Give leased tasks to another worker. `terms` are those of `claim_plan`."""
+        lease_ms = 0 if lease is None else lease_milliseconds(lease)
+        found = yield from self.connection.find_topic(topic, self._deadline())
+        most = CLAIM_BYTES if records else 0
+        plan = claim_plan(found, group, worker, ids, lease_ms=lease_ms, max_bytes=most, **terms)
+        tasks: list[ClaimedTask] = []
+        gone: list[str] = []
+
+        def take(answer: Leased, payload: bytes, began: float) -> None:
+            tasks.extend(claimed_of(topic, answer, payload if records else None))
+            gone.extend(task_id(topic, answer.partition, offset) for offset in answer.gone)
+
+        following = yield from claim(self.connection, found, plan, take)
+        return Claimed(tasks, gone, following)
+
     def workers(self, topic: str, group: str) -> Steps[Workers]:
         """What each worker of a queue group holds."""
         deadline = self._deadline()
@@ -407,14 +446,6 @@ class _DeadQuestion(Question):
 
     def _keep(self, answer: Answer) -> None:
         self.payload = bytes(self._connection.payload)
-
-
-def idle_milliseconds(idle: Duration) -> int:
-    """A time for which tasks are idle at least, as the wire has it."""
-    found = seconds(idle, "idle")
-    if found > IDLE_MOST_S:
-        raise InvalidArgument(f"idle={idle!r} is over {IDLE_MOST_S // 86400} days")
-    return round(found * 1000)
 
 
 def _numbered(asked: ListPending, request: int) -> ListPending:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import reprlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
@@ -22,16 +22,17 @@ from ...broker.errors import LeaseLost
 from ...storage import forks
 from ...storage.errors import Closed, Error
 from ...transport.messages import Answer, Topic
-from ...transport.queue_messages import BY_GROUP, Extended, ExtendLeases, Verb
-from ..arguments.quantities import Duration
+from ...transport.queue_messages import BY_GROUP, Extended, ExtendLeases, Leased, Verb
+from ..arguments.quantities import Duration, lease_milliseconds
 from ..connection.connection import Question
 from ..connection.steps import Pause, Steps
 from ..connection.unavailable import UnavailablePartitions, is_not_worked_on
 from ..errors import InvalidArgument
+from ..queues.claiming import claim, claim_plan
 from ..queues.outcomes import checked_progress, checked_reason, checked_result, delay_milliseconds
 from .leases import Held, SettleFuture, length_ms
 from .leasing import Leasing
-from .options import WorkerOptions, check_count, lease_milliseconds
+from .options import WorkerOptions, check_count
 from .record import TaskRecord
 from .settling import Settling
 
@@ -133,6 +134,23 @@ class WorkerCore:
             self.leasing.put_back(found)
             raise
         return found
+
+    def claim(self, ids: Iterable[str] | None, **terms: Any) -> Steps[list[Any]]:
+        """Take tasks that workers hold, perhaps this one. `terms` are those of `claim_plan`."""
+        self.enter()
+        options, taken = self.options, list[Any]()
+        terms |= {"lease_ms": options.lease_ms, "max_bytes": options.max_bytes}
+        plan = claim_plan(self.topic, options.group, options.name, ids, **terms)
+
+        def take(answer: Leased, payload: bytes, began: float) -> None:
+            taken.extend(self.leasing.claimed(answer, payload, began))
+
+        try:
+            yield from claim(self.connection, self.topic, plan, take)
+        except BaseException:  # Ctrl-C among them: the next fetch hands them out
+            self.leasing.put_back(taken)
+            raise
+        return taken
 
     def _take_back(self) -> None:
         """Hand out tasks left by an interrupted loop first. Each is popped once: a loop in another thread may go on."""

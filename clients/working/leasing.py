@@ -291,8 +291,26 @@ class Leasing:
             self.core.settling.refused(question.settles, answer)
         self._failed(answer)
 
+    def claimed(self, answer: Leased, payload: Buffer, arrived_at: float) -> list[Any]:
+        """The tasks of a claim, handed out at once. Raises the error of those that cannot be decoded here."""
+        if not answer.runs:
+            return []
+        lease, tasks = self._received(answer, payload, arrived_at)
+        lease.handed = True
+        if not tasks and self._failure is not None:
+            error, self._failure = self._failure, None
+            raise error
+        return tasks
+
     def _leased(self, answer: Leased, payload: Buffer, arrived_at: float) -> None:
         """Add leased tasks."""
+        lease, tasks = self._received(answer, payload, arrived_at)
+        if tasks:
+            self._backoff_s = 0.0
+            self._ready.append((lease, tasks))
+
+    def _received(self, answer: Leased, payload: Buffer, arrived_at: float) -> tuple[Held, list[Any]]:
+        """Hold a lease. Returns its tasks, none if they cannot be handed out."""
         core, runs = self.core, answer.runs
         offsets = {offset for first, count, _ in runs for offset in range(first, first + count)}
         lease_ms = length_ms(answer, answer.lease_ms) if answer.token else 0
@@ -303,18 +321,16 @@ class Leasing:
         if core.closed:
             self.give_back(lease)
             core.settling.send()
-            return
+            return lease, []
         try:
             tasks = self._tasks(lease, runs, payload)
         except Error as error:
             self.give_back(lease)
             self._failure = error
-            return
-        if tasks:
-            self._backoff_s = 0.0
-            self._ready.append((lease, tasks))
+            return lease, []
         if len(tasks) < len(offsets):
             core.settling.send()
+        return lease, tasks
 
     def _tasks(self, lease: Held, runs: Sequence[tuple[int, int, int]], payload: Buffer) -> list[Any]:
         """The records as tasks, in the order of processing."""

@@ -10,7 +10,7 @@ import reprlib
 import msgspec
 
 from ..arguments.checking import check_name
-from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes, some_seconds, start_time
+from ..arguments.quantities import Duration, Size, Start, lease_milliseconds, size_bytes, some_seconds, start_time
 from ..connection.naming import made_up_name
 from ..errors import InvalidArgument
 
@@ -69,14 +69,6 @@ def worker_options(
         max_processing_s=some_seconds(max_processing, "max_processing"),
         at_most_once=at_most_once,
     )
-
-
-def lease_milliseconds(lease: Duration) -> int:
-    """A lease's length as on the wire, where 0 has another meaning."""
-    found = seconds(lease, "lease")
-    if not 0.001 <= found <= 366 * 86400:
-        raise InvalidArgument(f"lease={lease!r} is not a time from 1 ms to 366 days")
-    return round(found * 1000)
 
 
 def check_count(max_records: int) -> None:

@@ -148,6 +148,42 @@ def _settle(session: Invocation, group: str, names: Sequence[str], verb: Outcome
     session.output.say(verb, f"{verb}: {units.count_text(count, 'task')}{left}", tasks=list(names), count=count)
 
 
+@command.command(short_help="Give leased tasks to another worker.")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--worker", help="Name of the worker; default: by hand.")
+@click.option("--idle", "idle_s", type=DURATION, default="0s", help="Only what was given out at least so long ago.")
+@click.option("--lease", "lease_s", type=DURATION, help="Length of the lease; default: the queue's setting.")
+@click.option("--force", is_flag=True, help="Also tasks that are not leased, but ready or retrying.")
+@queue_group_option
+@with_session
+def claim(
+    ids: tuple[str, ...], worker: str | None, idle_s: float, lease_s: float | None, force: bool, group: str,
+    session: Invocation,
+) -> None:  # fmt: skip
+    """Take leased tasks from their workers. Writes ID@TOKEN and attempt of each."""
+    from ..clients.queues.task_ids import parse_task_id
+
+    name = worker or f"{getpass.getuser()}, by hand"
+    topics: dict[str, list[str]] = {}
+    for id_ in ids:
+        topics.setdefault(parse_task_id(id_)[0], []).append(id_)
+    with session.connect() as client:
+        tasks = [
+            task
+            for topic, some in topics.items()
+            for task in client.claim(
+                topic, group, name, some, idle=idle_s, lease=lease_s, force=force, records=False
+            ).tasks
+        ]
+    if session.output.as_json:
+        for task in tasks:
+            leased = f"{task.id}@{task.token}"
+            session.output.json({"id": task.id, "leased": leased, "attempt": task.attempt, "until": task.until})
+        return
+    rows = [(f"{task.id}@{task.token}", task.attempt) for task in tasks]
+    session.output.table(["leased", ">attempt"], rows, empty="nothing was claimed")
+
+
 @command.command(short_help="List the tasks that workers hold.")
 @topic_argument
 @click.option("--worker", help="Only what this worker holds.")

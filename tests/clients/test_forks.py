@@ -38,7 +38,7 @@ GIVEN: dict[str, Any] = {
     "offset": 0, "on_done": print, "partition": 0, "piece_bytes": 4096, "positions": {0: 0},
     "spans": [(0, 0, 1)], "spec": "@hourly", "stages": [], "start": 0,
     "to": "latest", "topics": ["t"], "value": b"v", "values": [b"v"], "verb": "ack",
-    "where": "latest",
+    "where": "latest", "worker": "w",
 }  # fmt: skip
 """What verbs are given, by the names of their arguments."""
 

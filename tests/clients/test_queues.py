@@ -132,6 +132,55 @@ def test_leased_tasks_are_listed_and_counted(client, topic):
         client.pending_summary(topic, "others")
 
 
+def test_leased_tasks_are_given_to_another_worker(client, topic):
+    fill(client, topic, 4, partitions=2)
+    client.set_queue(topic, "jobs", lease_s=None, max_attempts=None)
+    with client.worker(topic, group="jobs", prefetch=0, name="ann") as worker:
+        tasks = [*worker.fetch(4, wait=WAIT), *worker.fetch(4, wait=WAIT)]
+        ids = sorted(task.id for task in tasks)
+        assert client.claim(topic, "jobs", "bob", idle="1d").tasks == []
+        found = client.claim(topic, "jobs", "bob", max_records=3)
+        assert [(task.id, task.attempt, task.until) for task in found.tasks] == [(id_, 2, None) for id_ in ids[:3]]
+        assert [(task.record.value, task.record.offset) for task in found.tasks] == [(b"0", 0), (b"1", 1), (b"2", 2)]
+        assert (found.gone, found.next) == ([], ids[3])
+        found = client.claim(topic, "jobs", "bob", begin=found.next, records=False, attempt=0)
+        assert [(task.id, task.attempt, task.record) for task in found.tasks] == [(id_, 1, None) for id_ in ids[3:]]
+        assert found.next is None
+        assert {task.worker for task in client.pending(topic, "jobs")} == {"bob"}
+        given = datetime(2020, 1, 1, tzinfo=UTC)
+        named = client.claim(topic, "jobs", "cid", [ids[5], ids[1], ids[1]], given=given, attempt=7, lease="1h")
+        assert [(task.id, task.attempt) for task in named.tasks] == [(ids[1], 7), (ids[5], 7)]
+        assert named.tasks[0].until is not None
+        assert [(task.id, task.given) for task in client.pending(topic, "jobs", worker="cid")] == [
+            (ids[1], given), (ids[5], given),
+        ]  # fmt: skip
+        found = client.claim(topic, "jobs", "eve", holder="cid", given="5m")
+        assert [task.id for task in found.tasks] == [ids[1], ids[5]]
+        assert all(300 <= task.idle < 1000 for task in client.pending(topic, "jobs", worker="eve"))
+        with pytest.raises(LeaseLost):
+            worker.ack(tasks)
+
+
+def test_claims_by_force_lease_what_is_not_leased(client, topic):
+    fill(client, topic, 150)
+    client.set_queue(topic, "jobs")
+    ids = [f"{topic}-0-{offset}" for offset in range(150)]
+    assert client.claim(topic, "jobs", "bob", ids).tasks == []
+    found = client.claim(topic, "jobs", "bob", ids, force=True)
+    assert [task.id for task in found.tasks] == ids
+    assert client.queue(topic, "jobs").in_flight == 150
+    for wrong in (
+        {"force": True}, {"ids": ids, "begin": ids[0]}, {"max_records": 0}, {"idle": "200000d"}, {"lease": 0},
+        {"ids": ["other-0-1"]}, {"begin": "other-0-1"}, {"given": datetime(2026, 1, 1)},
+    ):  # fmt: skip
+        with pytest.raises(InvalidArgument):
+            client.claim(topic, "jobs", "bob", **wrong)
+    with pytest.raises(UnknownGroup):
+        client.claim(topic, "others", "bob")
+    with pytest.raises(InvalidRequest):
+        client.claim(topic, "jobs", "bob", attempt=21)
+
+
 def test_results_of_many_tasks_go_in_several_requests(client, topic):
     fill(client, topic, 9)
     with client.worker(topic, group="jobs", prefetch=0) as worker:

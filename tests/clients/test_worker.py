@@ -67,6 +67,42 @@ def test_ack_and_fetch_works_off_all_partitions_once(client, topic, prefetch):
     assert nothing_comes(client, topic)
 
 
+def test_a_worker_claims_what_another_one_holds(client, topic):
+    fill(client, topic, 6)
+    client.set_queue(topic, "jobs", lease_s=None)
+    with client.worker(topic, group="jobs", prefetch=0) as ann, client.worker(topic, group="jobs", prefetch=0) as bob:
+        tasks = ann.fetch(5, wait=WAIT)
+        assert bob.claim(idle="1d") == []
+        assert bob.claim([f"{topic}-0-5"]) == []
+        found = bob.claim([tasks[0].id, tasks[1].id])
+        assert [(task.value, task.attempt) for task in found] == [(b"0", 2), (b"1", 2)]
+        found[0].ack(result=b"by bob")
+        assert [task.offset for task in bob.claim(holder=ann.name, begin=tasks[3].id, attempt=0)] == [3, 4]
+        assert [task.offset for task in bob.claim([f"{topic}-0-5"], force=True)] == [5]
+        bob.release(found[1:])
+        assert [task.offset for task in ann.fetch(9, wait=WAIT)] == [1]
+        assert client.task(tasks[0].id, group="jobs").result == b"by bob"
+        assert [task.offset for task in bob.claim(max_records=2)] == [1, 2]
+        with pytest.raises(InvalidArgument):
+            bob.claim(force=True)
+    with pytest.raises(Closed):
+        bob.claim()
+
+
+def test_a_worker_reads_again_what_one_of_its_name_held_and_fences_that_one(client, topic):
+    fill(client, topic, 3)
+    client.set_queue(topic, "jobs", lease_s=None, max_attempts=1)
+    with client.worker(topic, group="jobs", prefetch=0, name="ann") as before:
+        tasks = before.fetch(3, wait=WAIT)
+        with client.worker(topic, group="jobs", prefetch=0, name="ann") as after:
+            again = after.claim(holder=after.name, attempt=0)
+            assert [(task.id, task.attempt) for task in again] == [(task.id, 1) for task in tasks]
+            with pytest.raises(LeaseLost):
+                before.ack(tasks)
+            after.ack(again)
+    assert nothing_comes(client, topic)
+
+
 def test_iterating_hands_out_one_after_the_other(client, topic):
     fill(client, topic, 5)
     with client.worker(topic, group="jobs") as worker:

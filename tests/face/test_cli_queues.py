@@ -155,6 +155,20 @@ def test_leased_tasks_are_listed_with_their_workers(on: Cli, queue: str) -> None
     assert [each["id"] for each in on("task", "pending", queue, "--count", "1", "--json").lines] == [first]
 
 
+def test_leased_tasks_are_claimed_by_id(on: Cli, queue: str) -> None:
+    first, second = enqueued(on, queue, "a", "b")
+    assert on("task", "claim", first).text == "nothing was claimed\n"
+    leased(on, queue)
+    assert on("task", "claim", first, second, "--idle", "1d").text == "nothing was claimed\n"
+    (line,) = on("task", "claim", first, second, "--worker", "ann", "--lease", "30s", "--json").lines
+    assert (line["id"], line["attempt"]) == (first, 2)
+    assert line["until"] is not None
+    assert on("task", "status", first, "--json").lines[0]["worker"] == "ann"
+    assert second in on("task", "claim", second, "--force").text
+    assert on("task", "ack", line["leased"]).text == "ack: 1 task\n"
+    assert on("task", "claim", "nonsense").code == exits.USAGE
+
+
 def test_tasks_are_settled_by_their_ids_alone_or_beside_leased_ones(on: Cli, queue: str) -> None:
     ids = enqueued(on, queue, "a", "b", "c", "d", "e")
     names = leased(on, queue, 4)

@@ -37,6 +37,7 @@ WRONG = {
     "float": ["1", -1, 10**400, math.nan, math.inf, THING, True],
     "bytes": ["text", 5, [1], THING],
     "datetime": [*NO_MOMENT, 5],
+    "datetime | Duration": [NAIVE, *NO_TIME],
     "Duration": NO_TIME,
     "Keep": NO_TIME,
     "Size": [-1, "5 XB", 1.5, [1], THING, True, 10**30],
@@ -75,7 +76,7 @@ GOOD: dict[str, Any] = {
     "topic": "t", "name": "n", "group": "g", "id": "t-0-0", "positions": {0: 0}, "epoch": 1,
     "stages": [Stage(bytes(16), 0, 1, 1)], "topics": ["t"], "spans": [(0, 0, 1)], "piece_bytes": 100, "at": "latest",
     "partition": 0, "start": 0, "end": 1, "offset": 0, "to": "latest", "spec": "@daily", "value": b"v",
-    "values": [b"v"], "delay": 1, "ids": ["t-0-0"], "verb": "ack", "on_done": print,
+    "values": [b"v"], "delay": 1, "ids": ["t-0-0"], "verb": "ack", "on_done": print, "worker": "w",
 }  # fmt: skip
 """Of parameters that have no default."""
 

@@ -21,8 +21,9 @@ from penstock.storage.batch import batches
 from penstock.storage.memory_files import Content, MemoryFiles
 from penstock.transport import messages as m
 from support.engine import START_US, MemoryStore, Rig
-from support.queue_administration import Administration
-from support.queue_model import ACK, Group, Shelf, differences
+from support.queue_claims import Claims
+from support.queue_differences import differences
+from support.queue_model import ACK, Group, Shelf
 from support.queue_requests import GROUPS, PARTITIONS, Demand, refusals
 
 CHECKED = (m.Settled, m.Extended, m.TaskState, m.Counted, m.TrimmedTopic, m.Failure)
@@ -37,7 +38,7 @@ class Moment(NamedTuple):
     written: int  # its last batch
 
 
-class Life(Administration):
+class Life(Claims):
     """A node, its model, and the requests that are under way."""
 
     def __init__(self, seed: int, *, keyed: bool = False) -> None:
@@ -301,20 +302,8 @@ class Life(Administration):
     def resign(self) -> None:
         """Another leader takes over: what was asked last is not written yet, and some logs lose what is not durable."""
         models = [shelf.copy() for shelf in self.shelves]
-        command = self.dice.choice(
-            [
-                Life.produce,
-                Life.lease,
-                Life.ack_and_lease,
-                Life.settle,
-                Life.settle_records,
-                Life.extend,
-                Life.trim,
-                Life.move,
-                Life.delete_records,
-                None,
-            ]
-        )
+        workers = [Life.lease, Life.ack_and_lease, Life.settle, Life.settle_records, Life.extend, Life.claim]
+        command = self.dice.choice([Life.produce, *workers, Life.trim, Life.move, Life.delete_records, None])
         if command is not None:
             self.note(command.__name__)
             command(self)
@@ -412,6 +401,7 @@ COMMANDS: list[Callable[[Life], None]] = [
     *[Life.settle] * 8,
     *[Life.settle_again] * 2,
     *[Life.settle_records] * 3,
+    *[Life.claim] * 3,
     *[Life.set_queue] * 2,
     *[Life.extend] * 2,
     Life.pause,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from penstock.broker.engine.tables.queues.settings import QueueSettings
 from penstock.transport.queue_messages import FOREVER_US
@@ -363,6 +362,57 @@ class Shelf:
         group.tasks = {at: Task() for at in range(offset, len(self.records)) if at not in self.deleted} | stay
         group.tasks = dict(sorted(group.tasks.items()))
 
+    # -- claims -------------------------------------------------------------------------------------
+
+    def is_wanted(self, group: Group, offset: int, holder: str | None, given_by_us: int) -> bool:
+        """Whether a leased record is of this worker, and idle for long enough."""
+        given = group.leases[group.tasks[offset].token]
+        return holder in (None, given.worker) and given.given_us <= given_by_us
+
+    def claim(
+        self, group: Group, offsets: list[int], holder: str | None, given_by_us: int, attempt: int,
+        got: dict[int, int], token: int, *, force: bool, now_us: int,
+    ) -> None:  # fmt: skip
+        """Records were claimed: `got` are those in the new lease, with their attempts, which must be right."""
+        tokens: set[int] = set()
+        left = dict(got)
+        for offset in offsets:
+            task = group.tasks.get(offset, Task("none"))
+            forced = force and group.paused_until_us <= now_us and task.state in ("waiting", "untouched")
+            if task.state == "leased":
+                if task.cancelling or not self.is_wanted(group, offset, holder, given_by_us):
+                    continue
+                task.progress = None
+                tokens.add(task.token)
+                if attempt == -1 and task.attempt >= group.most:
+                    self._dies(group, offset, "it was claimed after its last attempt")
+                    continue
+            elif not forced or (task.state == "untouched" and self.is_left(group, offset, got)):
+                continue
+            elif task.state == "untouched":
+                group.mixed = True
+            wanted = task.attempt + 1 if attempt == -1 else attempt or max(task.attempt, 1)
+            assert left.pop(offset, None) == wanted, f"record {offset} was claimed as {got} instead of {wanted}"
+            task.state, task.attempt, task.token, task.ready_us, task.reason = "leased", wanted, token, 0, ""
+        assert not left, f"{left} were claimed too"
+        for each in tokens:
+            self._ended(group, each, by_worker=False)
+
+    def is_left(self, group: Group, offset: int, got: dict[int, int]) -> bool:
+        """Whether an untouched record stays out of a forced claim, as one with a priority or a delay does.
+
+        Where a group looked at keys, that depends on what it has passed over.
+        """
+        assert offset in got or group.mixed or self.is_special(offset), f"record {offset} was not claimed"
+        assert offset not in got or group.mixed or not self.is_special(offset), f"record {offset} was claimed"
+        return offset not in got
+
+    def given(self, group: Group, token: int, worker: str, until_us: int, given_us: int, runs: dict[int, int]) -> None:
+        """A lease of claimed records was given."""
+        assert not group.tokens or token > group.tokens[-1], f"token {token} does not rise"
+        group.leases[token] = Given(worker, until_us, given_us, frozenset(runs))
+        group.tokens.append(token)
+
     # -- administration -----------------------------------------------------------------------------
 
     def cancel(self, name: str, offset: int) -> None:
@@ -381,92 +431,3 @@ class Shelf:
         task = self.group(name).tasks[offset]
         assert task.state == "dead"
         task.state = "discarded"
-
-
-# -- comparing ------------------------------------------------------------------------------------
-
-
-def as_modelled(shelf: Shelf, group: Group) -> dict[str, Any]:
-    """What can be seen of a group, from the model."""
-    tables: dict[str, Any] = {"leased": {}, "waiting": {}, "dead": {}, "cancelling": set()}
-    for offset, task in group.tasks.items():
-        if task.state == "leased":
-            tables["leased"][offset] = (task.token, task.attempt)
-            if task.cancelling:
-                tables["cancelling"].add(offset)
-        elif task.state == "waiting":
-            tables["waiting"][offset] = (task.attempt, task.ready_us, tuple(task.history))
-        elif task.state == "dead":
-            tables["dead"][offset] = (task.attempt, task.reason, tuple(task.history))
-    tables["progress"] = {offset: task.progress for offset, task in group.tasks.items() if task.progress is not None}
-    tables["leases"] = {token: (given.worker, given.until_us) for token, given in group.leases.items()}
-    tables["by_worker"] = Counter(group.leases[token].worker for token, _ in tables["leased"].values())
-    tables["ended"] = group.ended
-    tables["paused"] = group.paused_until_us
-    tables["start"] = group.start
-    tables["settings"] = group.settings
-    tables["untouched"] = {
-        offset
-        for offset, task in group.tasks.items()
-        if task.state == "untouched" and not shelf.is_special(offset)
-    }  # fmt: skip
-    return tables
-
-
-def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
-    """The same from the state of the engine."""
-    tables: dict[str, Any] = {"leased": {}, "cancelling": set(queue.cancelling)}
-    for token, lease in queue.leases.items():
-        for first, count, attempt in lease.runs():
-            for offset in range(first, first + count):
-                assert offset not in tables["leased"], f"record {offset} is in two leases"
-                tables["leased"][offset] = (token, attempt)
-    assert listed(queue.leases) == sorted((offset, *each) for offset, each in tables["leased"].items())
-    tables["by_worker"] = queue.leases.by_worker
-    tables["waiting"] = {
-        offset: (each.attempt, each.ready_us, tuple((worker, reason) for _, worker, reason in each.history))
-        for offset, each in queue.retrying.items()
-    }
-    tables["dead"] = {
-        offset: (each.attempt, each.reason, tuple((worker, reason) for _, worker, reason in each.history))
-        for offset, each in queue.dead_letters.items()
-    }
-    tables["progress"] = dict(queue.progress)
-    tables["leases"] = {token: (lease.worker, lease.until_us) for token, lease in queue.leases.items()}
-    tables["ended"] = set(queue.ended)
-    tables["paused"] = queue.paused_until_us
-    tables["start"] = queue.start
-    tables["settings"] = queue.settings
-    beyond = set(range(queue.frontier, len(shelf.records))) | set(queue.held)
-    tables["untouched"] = {
-        offset for offset in beyond - shelf.deleted if not queue.passes(offset) and not shelf.is_special(offset)
-    }
-    return tables
-
-
-def listed(leases: Any) -> list[tuple[int, int, int]]:
-    """What the engine's table of leases lists from its lowest offset on: offset, token, attempt."""
-    found: list[tuple[int, int, int]] = []
-    offset = max(leases.first(), 0)
-    while offset >= 0:
-        runs, offset = leases.from_offset(offset)
-        found += [(run.offset + number, run.lease.token, run.attempt) for run in runs for number in range(run.many)]
-    assert leases.last() == (found[-1][0] if found else -1)
-    return found
-
-
-def differences(shelf: Shelf, table: Any, *, given: bool = False) -> list[str]:
-    """What the engine's groups of one partition have otherwise than the model; nothing when they agree.
-
-    `given`: also since when each lease is given, which is known once it is committed.
-    """
-    found = [f"groups {sorted(table.by_name)}, the model has {sorted(shelf.groups)}"]
-    if sorted(table.by_name) == sorted(shelf.groups):
-        found = []
-    for name in sorted(shelf.groups.keys() & table.by_name.keys()):
-        model, kept = as_modelled(shelf, shelf.groups[name]), as_kept(shelf, table.by_name[name])
-        if given:
-            model["given"] = {token: each.given_us for token, each in shelf.groups[name].leases.items()}
-            kept["given"] = {token: lease.given_us for token, lease in table.by_name[name].leases.items()}
-        found += [f"{name}.{key}: {kept[key]}, the model has {model[key]}" for key in model if model[key] != kept[key]]
-    return found

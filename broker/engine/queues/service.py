@@ -14,6 +14,7 @@ from .choosing.answering import Answering
 from .choosing.key_scheduler import KeyScheduler, KeySchedulers
 from .choosing.picking import Pick, Picker
 from .lines import Demand, Lines
+from .requests.claims import ClaimRequests
 from .requests.dead_letters import DeadLetterRequests
 from .requests.leasing import LeaseRequests
 from .requests.pending import PendingRequests
@@ -73,6 +74,7 @@ class Queues:
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
             **self.tasks.handlers, **PendingRequests(topics, port, time).handlers,
+            **ClaimRequests(topics, port, config, time, self.picker, watching).handlers,
         }  # fmt: skip
         self._registry = registry
         self._time = time

@@ -138,7 +138,7 @@ def lease(
     now_us = log_time(partition, now_us)
     if queue.paused_until_us > now_us:
         return None
-    source = _source(partition, queue)
+    source = record_source(partition, queue)
     if is_keyed(queue):
         choice = schedulers.choose(partition, queue, source, limit, now_us)
     else:
@@ -152,7 +152,8 @@ def lease(
         partition.propose(fx.TasksTaken(group, ranges, *choice[1:4]), waiter, above=above)
         return Granted(0, 0, choice.runs, Lease.of(0, worker, 0, choice.runs))
     token, until_us = partition.next_token(), queue.settings.lease_end(now_us, lease_ms)
-    partition.propose(fx.LeaseGranted(group, token, worker, until_us, *choice), waiter, above=above)
+    effect = fx.LeaseGranted(group, token, worker, until_us, *choice, given_us=now_us)
+    partition.propose(effect, waiter, above=above)
     return Granted(token, until_us, choice.runs)
 
 
@@ -170,8 +171,8 @@ def is_dry(partition: Partition, queue: Queue) -> bool:
     return untouched <= 0 and not (queue.retrying or queue.held or partition.committed.shelves)
 
 
-def _source(partition: Partition, queue: Queue) -> RecordSource:
-    """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
+def record_source(partition: Partition, queue: Queue) -> RecordSource:
+    """The records of a group, proposed ones too: their lease stands behind them in the log, so one sync serves both."""
     applied = partition.committed
     voids, shelves = partition.proposed.voids, applied.shelves
     first = next_plain(queue, shelves, voids, max(queue.frontier, partition.first))

@@ -96,7 +96,8 @@ class LeaseGranted(QueueEffect, tag=18, frozen=True):
 
     `runs` are (first offset, how many, attempt). `frontier` and `cursors` (level, offset, time of timer, offset of
     timer) are where the group is afterwards; `held` are (offset, key hash) that the frontier passed and left for later;
-    `keys` are the key hashes of the leased records, in order, where the group looks at keys.
+    `keys` are the key hashes of the leased records, in order, where the group looks at keys. `given_us` is when
+    the worker got them, or a time that counts as that; 0 in logs of before: the time of the batch.
     """
 
     token: int
@@ -107,6 +108,7 @@ class LeaseGranted(QueueEffect, tag=18, frozen=True):
     cursors: list[tuple[int, int, int, int]] = []
     held: list[tuple[int, int]] = []
     keys: list[int] = []
+    given_us: int = 0
 
 
 class LeasesExtended(QueueEffect, tag=19, frozen=True):

@@ -126,10 +126,7 @@ class LeaseRequests:
         check_name("group", message.group)
         if message.start != NOWHERE:
             check_time("start", message.start)
-        if len(message.worker) > WORKER_MAX:
-            raise InvalidRequest(
-                f"a worker's name of {len(message.worker)} characters is not allowed: {WORKER_MAX} at most"
-            )
+        check_worker(message.worker)
         if not message.max_records:
             raise InvalidRequest("max_records 0 is not allowed: ask for 1 or more; to settle only there is SettleTasks")
         if message.max_records > RECORDS_MAX:
@@ -393,6 +390,12 @@ def _is_gone(reading: LeaseReading) -> bool:
     partition = reading.partition
     kept, first = partition.committed.kept, partition.first
     return any(offset < first and not kept.seq(offset) for offset, _ in reading.rest)
+
+
+def check_worker(name: str) -> None:
+    """Raise InvalidRequest for a worker's name that is too long."""
+    if len(name) > WORKER_MAX:
+        raise InvalidRequest(f"a worker's name of {len(name)} characters is not allowed: {WORKER_MAX} at most")
 
 
 def without(runs: list[Run], rest: list[Range]) -> list[Run]:

@@ -107,7 +107,7 @@ class Queue:
 
     def granted(self, effect: fx.LeaseGranted, time_us: int) -> None:
         """Records went into a lease."""
-        lease = Lease.of(effect.token, effect.worker, effect.until_us, effect.runs, time_us)
+        lease = Lease.of(effect.token, effect.worker, effect.until_us, effect.runs, effect.given_us or time_us)
         if effect.keys:
             offsets = [offset for first, count, _ in effect.runs for offset in range(first, first + count)]
             lease.keys = dict(zip(offsets, effect.keys, strict=True))
