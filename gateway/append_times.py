@@ -65,3 +65,27 @@ class _Spans:
     def at(self, offset: int) -> int:
         at = bisect_right(self._firsts, offset) - 1
         return self._spans[at][1] if at >= 0 and offset < self._spans[at][0] else -1
+
+
+class EntriesRead:
+    """What clients said of how much groups have read, where their positions say otherwise. Advice, as in Redis."""
+
+    def __init__(self) -> None:
+        self._said: OrderedDict[tuple[str, str], list[int]] = OrderedDict()
+
+    def set(self, topic: str, group: str, count: int) -> None:
+        """A client says so of a group as it is now; -1: not."""
+        self._said.pop((topic, group), None)
+        if count >= 0:
+            self._said[topic, group] = [count, -1]
+            if len(self._said) > PLACES_MAX:
+                self._said.popitem(last=False)
+
+    def count(self, topic: str, group: str, position: int) -> int:
+        """How much a group has read that is at a position."""
+        said = self._said.get((topic, group))
+        if said is None:
+            return position
+        if said[1] < 0:
+            said[1] = position
+        return said[0] + position - said[1]

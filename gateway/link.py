@@ -20,7 +20,7 @@ from ..clients.queues.verbs import QueueVerbs
 from ..clients.verbs import FetchQuestion, Verbs
 from ..storage.errors import Error
 from ..transport.messages import Fetched, Topic
-from .append_times import AppendTimes
+from .append_times import AppendTimes, EntriesRead
 from .appending import Appender
 from .authorization import Principal
 
@@ -63,6 +63,7 @@ class BrokerLink:
         self.verbs = Verbs(driver.connection)
         self.queue_verbs = QueueVerbs(driver.connection)
         self.append_times = AppendTimes()
+        self.entries_read = EntriesRead()
         self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()
         self._topics: OrderedDict[str, tuple[Topic, float]] = OrderedDict()  # and until when they are trusted
         self._appenders: OrderedDict[tuple[Principal, bytes], Appender] = OrderedDict()

@@ -10,11 +10,14 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from itertools import repeat
 
+from msgspec import structs
+
 from ..clients.reading.readable import readable, verify
 from ..storage.accepted import passed
 from ..storage.batch import Batch, Kind, batches
 from ..storage.errors import AcceptedLoss, OutOfBounds
-from ..transport.messages import AskEnds, Ends, FindOffsets, Known, Offsets
+from ..transport.messages import AskEnds, DeletedRecords, Ends, FindOffsets, Known, ListDeleted, Offsets
+from .asking import ask
 from .link import BrokerLink, TopicPlace
 
 _TIME_US_MAX = (1 << 63) - 1
@@ -38,6 +41,25 @@ async def read(link: BrokerLink, place: TopicPlace, start: int, end: int, max_by
         if answer.next_offset <= offset:
             return
         offset = answer.next_offset
+
+
+async def deleted(link: BrokerLink, place: TopicPlace, start: int, end: int) -> list[range]:
+    """The deleted records of a place from `start` on and below `end`, as stretches in order."""
+    found: list[range] = []
+    offset = max(start, place.first)
+    while offset < end:
+        wanted = ListDeleted(0, place.topic.topic, place.partition, offset, end)
+        answer, _ = await ask(
+            link.driver,
+            lambda request, wanted=wanted: structs.replace(wanted, request=request),
+            DeletedRecords,
+            f"asking for deleted records of topic {place.topic.name}",
+        )
+        found += [range(first, first + count) for first, count in answer.ranges]
+        if answer.next_offset <= offset:
+            break
+        offset = answer.next_offset
+    return found
 
 
 async def offset_at(link: BrokerLink, place: TopicPlace, time_ms: int, offset: int) -> int:

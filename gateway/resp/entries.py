@@ -114,8 +114,20 @@ Keys = Iterable[bytes | None]
 Headers = Iterable[Mapping[str, bytes]]
 
 
-def encoded_entries(batch: Batch, start: int, end: int, most: int | None = None) -> list[bytes]:
-    """The entries of a batch from offset `start` on and below `end`, `most` at most. Raises InvalidBatch."""
+def encoded_entries(
+    batch: Batch, start: int, end: int, most: int | None = None, deleted: Sequence[range] = ()
+) -> list[bytes]:
+    """The entries of a batch from offset `start` on and below `end`, `most` at most. Raises InvalidBatch.
+
+    `deleted`: stretches of records that are left out.
+    """
+    found: list[bytes] = []
+    for gap in deleted:
+        if start < gap.stop and gap.start < end:
+            found += encoded_entries(batch, start, gap.start, None if most is None else most - len(found))
+            start = gap.stop
+    if found or deleted:
+        return found + encoded_entries(batch, start, end, None if most is None else most - len(found))
     first, beyond = batch.first_at(start), batch.first_at(end)
     if most is not None:
         beyond = min(beyond, first + most)

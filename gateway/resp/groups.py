@@ -18,15 +18,16 @@ from ...broker.errors import UnknownGroup, UnknownTopic
 from ...clients.queues.picking import Unreadable, pick
 from ...storage.batch import Batch
 from ...storage.errors import Error
-from ...transport.messages import INT64_MAX
-from ...transport.queue_messages import Verb
+from ...transport.messages import EARLIEST, Done
+from ...transport.queue_messages import ResetQueue, Verb
+from ..asking import ask
 from ..leases import LEASE_RECORDS_MAX, LeaseTerms, Taken, pass_over, settle, take
 from ..link import BrokerLink, TopicPlace
-from ..reading import append_time_ms
+from ..reading import offset_at
 from .command import Command, RespSession
-from .entries import FIRST, EntryId, encoded, entry_id
+from .entries import FIRST, EntryId, encoded, entry_id, following
 from .names import group_of_name, worker_of_name
-from .places import at, find
+from .places import at, find, offsets_of
 from .refusals import SYNTAX, CommandRefused, whole
 from .replies import NULL_ARRAY, Encoded, Status, array
 
@@ -61,18 +62,17 @@ def xgroup(session: RespSession, arguments: list[bytes]) -> Any:
 async def _create(session: RespSession, arguments: list[bytes]) -> Any:
     """CREATE key group id [MKSTREAM] [ENTRIESREAD n]."""
     key, name, start, *words = arguments
-    makes = False
+    makes, count = False, -1
     while words:
         option = words.pop(0).upper()
         if option == b"ENTRIESREAD" and words:
-            whole(words.pop(0), "ENTRIESREAD", -1)  # it follows from the offset here
+            count = whole(words.pop(0), "ENTRIESREAD", -1)
         elif option == b"MKSTREAM":
             makes = True
         else:
             raise CommandRefused(SYNTAX)
     group = group_of_name(name)
-    if start != b"$" and entry_id(start, 0) != FIRST:
-        raise CommandRefused("a group begins at 0 or at $ here")
+    id_ = None if start == b"$" else entry_id(start, 0)
     place, link = await find(session, key, "manage", create=makes), session.door.link
     if place is None:
         raise CommandRefused(
@@ -82,8 +82,37 @@ async def _create(session: RespSession, arguments: list[bytes]) -> Any:
     topic = place.topic.name
     if any(each.name == group for each in await link.client.queues(topic)):
         raise CommandRefused("Consumer Group name already exists", "BUSYGROUP")
-    await link.client.set_queue(topic, group, start="latest" if start == b"$" else "earliest", **SETTINGS)
+    await link.client.set_queue(topic, group, start="latest" if id_ is None else "earliest", **SETTINGS)
+    if id_ not in (None, FIRST):
+        await _go_on_behind(link, place, group, id_)
+    link.entries_read.set(topic, group, count)
     return Status("OK")
+
+
+async def _set_id(session: RespSession, arguments: list[bytes]) -> Any:
+    """SETID key group id [ENTRIESREAD n]."""
+    key, name, start, *words = arguments
+    if words and (len(words) != 2 or words[0].upper() != b"ENTRIESREAD"):
+        raise CommandRefused(SYNTAX)
+    count = whole(words[1], "ENTRIESREAD", -1) if words else -1
+    id_, place = None if start == b"$" else entry_id(start, 0), await _existing(session, key)
+    try:
+        await _go_on_behind(session.door.link, place, group_of_name(name), id_)
+    except UnknownGroup:
+        raise no_group(key, name) from None
+    session.door.link.entries_read.set(place.topic.name, group_of_name(name), count)
+    return Status("OK")
+
+
+async def _go_on_behind(link: BrokerLink, place: TopicPlace, group: str, id_: EntryId | None) -> None:
+    """Let a group go on behind an id; None: behind all entries."""
+    topic = place.topic
+    offset = place.end if id_ is None else await offset_at(link, place, *following(id_))
+    positions = [(place.partition, max(offset, place.first))]
+    await ask(
+        link.driver, lambda request: ResetQueue(request, topic.topic, group, EARLIEST, positions), Done,
+        f"setting group {group} of topic {topic.name}",
+    )  # fmt: skip
 
 
 async def _destroy(session: RespSession, arguments: list[bytes]) -> Any:
@@ -109,7 +138,11 @@ class _Subcommand(NamedTuple):
     run: Callable[[RespSession, list[bytes]], Awaitable[Any]]
 
 
-_SUBCOMMANDS = {b"CREATE": _Subcommand(3, _create), b"DESTROY": _Subcommand(2, _destroy)}
+_SUBCOMMANDS = {
+    b"CREATE": _Subcommand(3, _create),
+    b"DESTROY": _Subcommand(2, _destroy),
+    b"SETID": _Subcommand(3, _set_id),
+}
 
 
 # -- XREADGROUP --------------------------------------------------------------------------------------------
@@ -220,29 +253,19 @@ async def xack(session: RespSession, arguments: list[bytes]) -> Any:
 
     async def acknowledge(places: list[TopicPlace]) -> int:
         (place,) = places
-        return await settle(link, place, group, await _offsets(link, place, ids), Verb.ACK)
+        return await settle(link, place, group, await offsets_of(link, place, ids), Verb.ACK)
 
     with suppress(UnknownGroup, UnknownTopic):
         return await at(session, [key], "write", acknowledge) or 0
     return 0
 
 
-async def _offsets(link: BrokerLink, place: TopicPlace, ids: list[EntryId]) -> list[int]:
-    """The offsets of ids, without those of other times. A record that is not there any more is taken at its word."""
-    known, where, found = link.append_times, (place.topic.topic, place.partition), dict[int, None]()
-    for time_ms, offset in ids:
-        said = known.milliseconds(where, offset)
-        if said < 0 and offset <= INT64_MAX:
-            said = await append_time_ms(link, place, offset)
-        if said in (time_ms, -1):
-            found[offset] = None
-    return [offset for offset in found if offset <= INT64_MAX]
-
-
 COMMANDS = [
     Command(
-        "XGROUP", -2, xgroup, "groups", "XGROUP CREATE key group 0|$ [MKSTREAM] | DESTROY key group",
-        "Makes a group of consumers, which begins at the first entry or behind the last one; or deletes one", "manage",
+        "XGROUP", -2, xgroup, "groups",
+        "XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD n] | SETID key group id|$ [ENTRIESREAD n] "
+        "| DESTROY key group",
+        "Makes a group of consumers, which begins behind an id or all entries; moves it; or deletes it", "manage",
         (2, 2, 1), ("write",),
     ),
     Command(

@@ -16,7 +16,7 @@ from .pending import LISTED_MAX, id_of
 from .places import existing
 from .refusals import SYNTAX, CommandRefused, whole
 from .replies import Encoded
-from .streams import entries, last_entries
+from .streams import entries, last_entries, length
 
 FULL_COUNT = 10
 """Entries of each list of XINFO STREAM FULL, if not said otherwise."""
@@ -40,7 +40,7 @@ async def _stream(session: RespSession, place: TopicPlace, words: list[bytes]) -
     last = await last_entries(link, place, place.first, place.end, 1)
     ids = [_id_of(entry[0]) if entry else b"0-0" for entry in (first, last)]
     facts = {
-        "length": place.end - place.first, "radix-tree-keys": 1, "radix-tree-nodes": 2,
+        "length": await length(link, place), "radix-tree-keys": 1, "radix-tree-nodes": 2,
         "last-generated-id": ids[1], "max-deleted-entry-id": b"0-0", "entries-added": place.end,
         "recorded-first-entry-id": ids[0],
     }  # fmt: skip
@@ -114,10 +114,11 @@ async def _group(link: BrokerLink, place: TopicPlace, queue: Queue) -> dict[str,
     lag = 0 if counts is None else counts.ready + counts.delayed + counts.retrying
     had = place.end - lag  # the offset of the first one that it has not had
     last = b"0-0" if had <= place.first else await id_of(link, place, had - 1)
+    count = link.entries_read.count(place.topic.name, queue.name, had)
     consumers = len((await workers(link, place, queue.name)).workers)
     return {
         "name": name_of_group(queue.name), "consumers": consumers, "pending": counts.in_flight if counts else 0,
-        "last-delivered-id": last, "entries-read": had or None, "lag": lag,
+        "last-delivered-id": last, "entries-read": count or None, "lag": place.end - count,
     }  # fmt: skip
 
 

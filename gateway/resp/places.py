@@ -12,9 +12,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ...broker.errors import UnknownTopic
+from ...transport.messages import INT64_MAX
 from ..authorization import Operation
-from ..link import TopicPlace
+from ..link import BrokerLink, TopicPlace
+from ..reading import append_time_ms
 from .command import RespSession, may
+from .entries import EntryId
 from .names import numbered, topic_of_key
 from .refusals import CommandRefused
 
@@ -84,3 +87,15 @@ async def existing(session: RespSession, key: bytes, operation: Operation) -> To
     if found is None:
         raise NO_KEY
     return found
+
+
+async def offsets_of(link: BrokerLink, place: TopicPlace, ids: list[EntryId]) -> list[int]:
+    """The offsets of ids, without those of other times. A record that is not there any more is taken at its word."""
+    known, where, found = link.append_times, (place.topic.topic, place.partition), dict[int, None]()
+    for time_ms, offset in ids:
+        said = known.milliseconds(where, offset)
+        if said < 0 and offset <= INT64_MAX:
+            said = await append_time_ms(link, place, offset)
+        if said in (time_ms, -1):
+            found[offset] = None
+    return [offset for offset in found if offset <= INT64_MAX]

@@ -6,8 +6,11 @@ import asyncio
 from typing import Any, NamedTuple
 
 from ...broker.errors import UnknownTopic
+from ...transport.messages import DeleteRecords
+from ...transport.queue_messages import Counted
+from ..asking import ask
 from ..link import BrokerLink, TopicPlace
-from ..reading import news, offset_at, read
+from ..reading import deleted, news, offset_at, read
 from .appends import append
 from .command import Command, RespSession
 from .entries import (
@@ -21,7 +24,7 @@ from .entries import (
     record_of,
     upper_bound,
 )
-from .places import find
+from .places import find, offsets_of
 from .refusals import SYNTAX, CommandRefused, whole, wrong_arity
 from .replies import NULL_ARRAY, Encoded, array
 from .tickets import EntryTicket
@@ -99,17 +102,22 @@ def _refuse_id(word: bytes) -> None:
 async def xlen(session: RespSession, arguments: list[bytes]) -> Any:
     """XLEN."""
     place = await find(session, arguments[0], "read")
-    return 0 if place is None else place.end - place.first
+    return 0 if place is None else await length(session.door.link, place)
+
+
+async def length(link: BrokerLink, place: TopicPlace) -> int:
+    """How many entries there are."""
+    return place.end - place.first - sum(map(len, await deleted(link, place, place.first, place.end)))
 
 
 async def entries(link: BrokerLink, place: TopicPlace, start: int, end: int, count: int | None) -> list[bytes]:
     """The entries from offset `start` on and below `end`, `count` at most, encoded."""
     found: list[bytes] = []
     size = 0
-    if count is not None:
-        end = min(end, place.end)
+    end = min(end, place.end)
+    hidden = await deleted(link, place, start, end)
     async for batch in read(link, place, start, end, FETCH_BYTES if count is None or count > FEW else FEW_BYTES):
-        some = encoded_entries(batch, start, end, None if count is None else count - len(found))
+        some = encoded_entries(batch, start, end, None if count is None else count - len(found), hidden)
         found += some
         if len(found) == count:
             return found
@@ -139,6 +147,23 @@ def _count(words: list[bytes]) -> int | None:
     if len(words) != 2 or words[0].upper() != b"COUNT":
         raise CommandRefused(SYNTAX)
     return max(whole(words[1], "COUNT", -(1 << 63)), 0)
+
+
+async def xdel(session: RespSession, arguments: list[bytes]) -> Any:
+    """XDEL."""
+    ids, link = [entry_id(text, 0) for text in arguments[1:]], session.door.link
+    place = await find(session, arguments[0], "manage")
+    if place is None:
+        return 0
+    offsets = [offset for offset in await offsets_of(link, place, ids) if place.first <= offset < place.end]
+    where, topic = [(place.partition, offset) for offset in offsets], place.topic
+    answer, _ = await ask(
+        link.driver,
+        lambda request: DeleteRecords(request, topic.topic, where),
+        Counted,
+        f"deleting records of topic {topic.name}",
+    )
+    return answer.count
 
 
 async def _range(
@@ -250,6 +275,10 @@ COMMANDS = [
         "XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT n]] * field value [field value ...]",
         "Appends an entry and answers its id; the topic is made if it is not there", "write", (1, 1, 1),
         ("write", "fast"),
+    ),
+    Command(
+        "XDEL", -3, xdel, "streams", "XDEL key id [id ...]",
+        "Deletes entries for Redis clients and all groups. Answers how many", "manage", (1, 1, 1), ("write",),
     ),
     Command(
         "XLEN", 2, xlen, "streams", "XLEN key", "How many entries can be read", "read", (1, 1, 1), ("readonly", "fast"),

@@ -206,6 +206,23 @@ def test_a_key_that_comes_again_is_read_from_its_beginning(resp, key):
     assert entries(resp.xread({key: old})) == {key.encode(): [new]}
 
 
+def test_deleted_entries_are_seen_by_no_client(resp, key, ten):
+    resp.xgroup_create(key, "g", 0)
+    assert resp.xdel(key, ten[0], ten[4], ten[5], ten[9], ten[4]) == 4
+    assert resp.xdel(key, ten[0], "1-1", f"{2**63}-{2**63}") == resp.xdel(key + "none", "1-1") == 0
+    left = [*ten[1:4], *ten[6:9]]
+    assert [id_ for id_, _ in resp.xrange(key)] == left
+    assert [id_ for id_, _ in resp.xrange(key, count=4)] == left[:4]
+    assert [id_ for id_, _ in resp.xrevrange(key, count=4)] == left[::-1][:4]
+    assert [id_ for id_, _ in resp.xrange(key, ten[4], ten[6])] == [ten[6]]
+    assert entries(resp.xread({key: "0"}, count=5)) == {key.encode(): left[:5]}
+    assert entries(resp.xread({key: ten[8]}, block=1)) == {}
+    assert resp.xlen(key) == 6
+    found = resp.xinfo_stream(key)
+    assert (found["length"], found["first-entry"][0], found["last-entry"][0]) == (6, ten[1], ten[8])
+    assert entries(resp.xreadgroup("g", "a", {key: ">"})) == {key.encode(): left}
+
+
 def test_information_about_a_stream(resp, key, ten):
     found = resp.xinfo_stream(key)
     assert (found["length"], found["entries-added"], found["last-generated-id"]) == (10, 10, ten[-1])

@@ -232,6 +232,24 @@ def test_what_consumers_have_in_a_list(resp, key, ten):
     assert 0 <= one["time_since_delivered"] < 60_000
 
 
+def test_a_group_goes_on_behind_an_id(redis, resp, key, ten):
+    resp.xgroup_create(key, "other", ten[3])
+    assert get(resp, "a", key, group="other") == ten[4:]
+    assert get(resp, "a", key, count=5) == ten[:5]
+    assert resp.xgroup_setid(key, "g", ten[7])
+    assert get(resp, "a", key) == ten[8:]
+    assert resp.xgroup_setid(key, "g", 0)
+    assert get(resp, "a", key) == ten[5:8]  # others are pending
+    assert resp.xgroup_setid(key, "g", "$")
+    assert get(resp, "a", key) == []
+    assert resp.xgroup_setid(key, "other", ten[1], entries_read=7)
+    found = {group["name"]: group for group in resp.xinfo_groups(key)}[b"other"]
+    assert found["entries-read"] == 7
+    for wrong in ((key, "none"), (key + "none", "g")):
+        with pytest.raises(redis.ResponseError):
+            resp.xgroup_setid(*wrong, 0)
+
+
 # -- waiting -----------------------------------------------------------------------------------------------
 
 
