@@ -284,7 +284,7 @@ class BoardLogs:
 
         def first() -> int:
             found = row.first
-            return found if committed() is not None else 0
+            return found if found and committed() is not None else 0
 
         try:
             reader = LogReader(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from penstock.broker import ServeConfig
 from penstock.broker.errors import LeaseLost
-from penstock.clients import InvalidArgument
+from penstock.clients import InvalidArgument, connect
 from penstock.clients.descriptions import TrimmedPartition
 from penstock.storage.errors import OutOfBounds
+from support.processes import Serving
 
 WAIT = 30.0
 
@@ -83,3 +85,25 @@ def test_a_mapped_reader_goes_on_where_the_partition_begins_now(unix, dial, topi
         with pytest.raises(OutOfBounds):
             consumer.fetch(wait=WAIT)
         assert [record.offset for record in consumer.fetch(wait=WAIT)] == [6, 7, 8]
+
+
+def test_trims_survive_kills_at_any_moment(tmp_path):
+    """What was answered stands, nothing else is missing, and files go meanwhile."""
+    config = ServeConfig(
+        data=f"{tmp_path}/data", listen=(f"unix://{tmp_path}/b.sock",), restart_first_s=0.01,
+        node={"housekeeping_s": 0.05},
+    )  # fmt: skip
+    with Serving(config) as serving, connect(serving.url, timeout=60) as client:
+        client.create_topic("t", segment_bytes="64KB")
+        first = 0
+        for number in range(6):
+            with client.producer("t") as producer:
+                for each in range(8):
+                    producer.send(b"%d" % (8 * number + each) + bytes(10_000))
+            (trimmed,) = client.trim("t", records=5 + number)
+            assert trimmed.first == max(first, 8 * number + 3 - number)
+            first = trimmed.first
+            serving.kill_broker()
+            found = client.read("t", 0, first)
+            assert [record.offset for record in found] == list(range(first, 8 * number + 8))
+            assert client.topic("t").partitions[0].first == first

@@ -10,6 +10,7 @@ from penstock.broker.engine.topics import deleting
 from penstock.transport import messages as m
 from support.dead import die, set_queue
 from support.engine import Rig
+from support.staging import partition_of
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def listed(rig: Rig, topic: bytes, offset: int = 0, end: int = 100) -> list[tupl
 
 def test_deleted_records_are_skipped_by_every_group_and_seen_by_streams(rig: Rig):
     topic = filled(rig)
-    assert delete(rig, topic, 1, 5, 2, 2, 99) == 3
+    assert delete(rig, topic, 1, 5, 2, 2, 8, 99) == 3
     assert delete(rig, topic, 2, 3) == 1, "those that were not deleted before"
     assert rig.queue(topic).ready == 4
     for clean in (False, True):
@@ -115,6 +116,8 @@ def test_many_are_deleted_in_portions_and_listed_in_several_answers(rig: Rig, mo
     assert delete(rig, topic, *range(0, 600), *range(601, 700, 2)) == 650
     answer = rig.ask(m.ListDeleted, topic, 0, 0, 700)
     assert (answer.ranges, answer.next_offset) == ([(0, 600), (601, 1)], 603)
+    answer = rig.ask(m.ListDeleted, topic, 0, 0, 602)
+    assert (answer.ranges, answer.next_offset) == ([(0, 600), (601, 1)], 602)
     answer = rig.ask(m.ListDeleted, topic, 0, 697, 698)
     assert (answer.ranges, answer.next_offset) == ([(697, 1)], 698)
     answer = rig.ask(m.ListDeleted, topic, 0, 696, 697)
@@ -125,20 +128,24 @@ def test_what_cannot_be_is_refused(rig: Rig):
     topic = filled(rig)
     assert rig.ask(m.DeleteRecords, topic, [(0, 1), (1, 1)]).code == "unknown_partition"
     assert rig.ask(m.ListDeleted, topic, 0, 5, 4).code == "invalid_request"
+    assert rig.ask(m.ListDeleted, topic, 0, 5, 5).ranges == []
     assert rig.ask(m.ListDeleted, topic, 1, 0, 4).code == "unknown_partition"
     assert listed(rig, topic) == []
+    partition_of(rig, topic).history.damaged = True
+    assert rig.ask(m.DeleteRecords, topic, [(0, 1)]).code == "unavailable"
 
 
 def test_it_is_answered_when_it_is_durable(rig: Rig):
     topic = filled(rig)
     rig.store.hold = True
     rig.send(m.DeleteRecords(77, topic, [(0, 1)]))
+    rig.send(m.DeleteRecords(78, topic, [(0, 1)]))
     rig.turn()
-    assert rig.answers(77) == []
+    assert rig.answers(77) == rig.answers(78) == []
     assert listed(rig, topic) == []
     rig.store.hold = False
     rig.sync()
-    assert rig.answers(77)[0].count == 1
+    assert (rig.answers(77)[0].count, rig.answers(78)[0].count) == (1, 0)
 
 
 def test_runs_are_neighbours():

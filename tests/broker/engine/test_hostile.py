@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 from penstock.broker.engine.logs.replay import replay
 from penstock.broker.engine.tables.state import PartitionState
 from penstock.storage.batch import ColumnId, Kind, assemble
@@ -127,8 +128,11 @@ class Odd:
 
     def requests(self, count: int) -> Iterator[tuple[Any, bytes]]:
         """As they would come over the wire: what the codec refuses is none."""
-        rare = m.DeleteQueue | m.DiscardDead | m.AlterTopic
+        rare = m.DeleteQueue | m.DiscardDead | m.AlterTopic | m.Trim
         samples = [(each, b) for each, b in REQUESTS if not isinstance(each, m.DeleteTopic | m.CreateTopic)]
+        samples = [
+            (structs.replace(each, takes=False) if isinstance(each, m.Lease) else each, b) for each, b in samples
+        ]
         weights = [1 if isinstance(each, rare) else 20 if isinstance(each, m.Lease) else 8 for each, _ in samples]
         for message, payload in self.random.choices(samples, weights, k=count):
             self.rate = self.random.choice([0.02, 0.1, 0.4])

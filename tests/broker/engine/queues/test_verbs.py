@@ -155,7 +155,8 @@ def test_streams_see_every_record_and_disturb_no_lease(rig: Rig, topic: bytes):
         ({"partition": -2}, "unknown_partition"),
         ({"group": "a b"}, "invalid_request"),
         ({"worker": "w" * 201}, "invalid_request"),
-        ({"start": -3}, "invalid_request"),
+        ({"start": -3}, "unknown_group"),
+        ({"start": -4}, "invalid_request"),
     ],
 )
 def test_a_lease_that_cannot_be_is_refused_and_changes_nothing(

@@ -138,8 +138,25 @@ def test_held_records_of_keys_are_untouched_again(rig: Rig):
     assert offsets(leased) == [0, 2]
     reset(rig, topic, 1)
     rig.settle(topic, m.Settle(0, leased.token, 0))
-    assert offsets(rig.lease(topic, most=9)) == [1]
+    again = rig.lease(topic, most=9)
+    assert offsets(again) == [1]
     assert rig.queue(topic).ready == 0
+    rig.settle(topic, m.Settle(0, again.token, 0))
+    reset(rig, topic, 0)
+    assert offsets(rig.lease(topic, most=9)) == [0, 2], "1 is held"
+    reset(rig, topic, 2)
+    assert rig.queue(topic).ready == 0, "and skipped"
+    assert partition_of(rig, topic).committed.queues.by_name["g"].apart == {2}
+
+
+def test_what_was_skipped_is_not_begun(rig: Rig):
+    """So a later duplicate may take its place."""
+    topic = filled(rig)
+    rig.lease(topic, most=2)
+    reset(rig, topic, 5)
+    state = partition_of(rig, topic).committed
+    queue = state.queues.by_name["g"]
+    assert [queue.begun(offset, state.shelves) for offset in (0, 2, 5)] == [True, False, False]
 
 
 def test_waiting_workers_get_what_comes_again(rig: Rig):
@@ -181,7 +198,7 @@ def test_what_was_taken_without_a_lease_does_not_come_back_beside(rig: Rig):
 def test_an_offset_before_the_first_is_the_first(rig: Rig):
     topic = filled(rig)
     rig.ask(m.Trim, topic, m.TrimRule.OFFSET, 3)
-    reset(rig, topic, 0)
+    assert isinstance(reset(rig, topic, 0), m.Done)
     assert rig.lease(topic, most=9).runs == [(3, 5, 1)]
 
 

@@ -141,11 +141,11 @@ def test_a_take_that_could_not_be_written_takes_nothing(rig: Rig):
     log, append = partition_of(rig, topic).log, partition_of(rig, topic).log.append
 
     def fail(*_: Any) -> Any:
+        log.append = append
         raise OSError("no space")
 
     log.append = fail
     assert isinstance(take(rig, topic, 4), m.Failure)
-    log.append = append
     assert not partition_of(rig, topic).proposed.queues.by_name["g"].retrying
     assert take(rig, topic, 9).runs == [(0, 6, 1)]
 
