@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test, type TestContext } from "node:test";
 
@@ -334,4 +335,46 @@ test("requests about one topic take one connection, those about others may take 
   }
   assert.deepEqual([...taken.values()].map((each) => each.size), [1, 1, 1, 1]);
   assert.equal(fake.connections, 2);
+});
+
+const PROGRAM = `
+  import { once } from "node:events";
+  const { connect } = await import(process.env["PACKAGE"]);
+  const never = 600_000;
+  const reconnect = { firstMs: never, lastMs: never };
+  const client = await connect({ url: process.env["URL"], timeoutMs: never, reconnect });
+  const worker = client.worker("k", "g", () => undefined, { retryAfterMs: null, blockMs: 1 });
+  const works = worker.run();
+  await worker.stop(never);
+  await works;
+  const lost = once(client, "disconnect");
+  client.send(["CUT"]).catch(() => undefined);
+  await lost;
+  client.send(["A"], { repeat: true }).catch((error) => console.log(error.code));
+  await once(process.stdin, "data");
+  process.stdin.destroy();
+  for (let turn = 0; turn < 20; turn += 1) {
+    await new Promise((resolve) => setImmediate(resolve)); // the connection that was cut is noticed
+  }
+  await client.disconnect();
+`;
+
+test("a program that has disconnected ends by itself, whatever it waited for", { timeout: 60_000 }, async (t) => {
+  const fake = await served(t, (command) => (command.words[0] === "CUT" ? fake.cut() : ok(command)));
+  const program = spawn(process.execPath, ["--input-type=module", "--eval", PROGRAM], {
+    env: { ...process.env, URL: fake.url, PACKAGE: new URL("../src/index.js", import.meta.url).href },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  t.after(() => program.kill());
+  const printed = program.stdout.setEncoding("utf8").toArray();
+  fake.greeting = (hello) => {
+    if (fake.received.some((each) => each.words[0] === "CUT")) {
+      hello.cut();
+      setImmediate(() => program.stdin.write("go\n")); // it pauses now, for ten minutes
+    } else {
+      hello.answer("%0\r\n");
+    }
+  };
+  assert.deepEqual([...(await once(program, "exit"))], [0, null]);
+  assert.equal((await printed).join(""), "closed\n");
 });
