@@ -8,8 +8,8 @@ from __future__ import annotations
 from ..storage.errors import Error, InvalidArgument
 
 __all__ = [
-    "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TaskCancelled", "TaskFailed",
-    "TimedOut", "Unpicklable", "WindowFull",
+    "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "SpoolFull", "TaskCancelled",
+    "TaskFailed", "TimedOut", "Unpicklable", "WindowFull",
 ]  # fmt: skip
 
 
@@ -30,6 +30,13 @@ class WindowFull(ClientError):
     """A producer has as much on its way as its window allows, and the verb does not wait: the record was not taken."""
 
     code = "window_full"
+    retry = True
+
+
+class SpoolFull(ClientError):
+    """A spool has reached its limit of bytes or age, and takes no more until records were forwarded."""
+
+    code = "spool_full"
     retry = True
 
 

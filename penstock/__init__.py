@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors
     from .clients import Client, Consumer, Posted, Producer, Stage, Staging, Task, Transaction, Worker
+    from .clients.spooling.spool import Spool
     from .clients.tasks import CurrentTask, Job, JobStatus, Retry, current_task
     from .connecting import connect
     from .storage.channel import Channel
@@ -40,6 +41,7 @@ _HOMES = {
     "current_task": ".clients.tasks",
     "Log": ".storage.embedded",
     "Channel": ".storage.channel",
+    "Spool": ".clients.spooling.spool",
     "Record": ".storage.record",
     "Posted": ".clients",
     "Error": ".storage.errors",
@@ -67,6 +69,7 @@ __all__ = [
     # a log in this process, and a queue of several
     "Log",
     "Channel",
+    "Spool",
     # values
     "Record",
     "Posted",

@@ -27,10 +27,10 @@ from typing import Literal, Self
 
 from . import forks, layout
 from .arguments import one_of, some_seconds, whole
-from .channel_logs import OFFSET_BITS, ChannelLogs, patient_lock
 from .errors import Closed, InvalidArgument
 from .files import Files
 from .range_locks import RangeLocks
+from .rolling_logs import OFFSET_BITS, RollingLogs, patient_lock
 
 LOOK_S = 0.01
 """How often a waiting thread looks for what other processes did."""
@@ -59,8 +59,8 @@ class Channel:
         self._files = Files()
         self._commit = commit
         self._changed = threading.Condition(threading.RLock())
-        self._items = ChannelLogs(f"{self.path}/items", self._files, commit)
-        self._done = ChannelLogs(f"{self.path}/done", self._files, commit)
+        self._items = RollingLogs(f"{self.path}/items", self._files, commit)
+        self._done = RollingLogs(f"{self.path}/done", self._files, commit)
         self._locks = RangeLocks(f"{self.path}/taken")
         self._left: dict[int, None] = {}  # items that are not done, by place, oldest first
         self._early: set[int] = set()  # done, and their own logs not read so far
@@ -111,19 +111,11 @@ class Channel:
         with self._changed:
             self._changed.notify_all()
 
-    def _append(self, logs: ChannelLogs, value: bytes) -> None:
-        while True:
-            with self._changed:
-                self._check_open()
-                log = logs.writer()
-            try:
-                offset = log.append(value)  # other threads may append meanwhile and share a sync
-            except Closed:
-                continue  # it became full
-            with self._changed:
-                if not self._closed and logs.appended(log, offset, len(value)):
-                    self._remove_finished()
-            return
+    def _append(self, logs: RollingLogs, value: bytes) -> None:
+        _, full = logs.append(self._changed, self._check_open, value)
+        with self._changed:
+            if full and not self._closed:
+                self._remove_finished()
 
     # -- taking -------------------------------------------------------------------------------------------
 

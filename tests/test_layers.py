@@ -66,8 +66,8 @@ ORDER = {
         *("dump", "first_page", "aside", "verify", "repair"),
         # writing
         *("appending", "order", "log", "background_sync", "following", "embedded", "jobs", "log_store"),
-        # a queue of several processes
-        *("range_locks", "channel_logs", "channel", ""),
+        # several logs
+        *("range_locks", "rolling_logs", "channel", ""),
     ],
     "penstock.transport": [
         *("errors", "message", "names", "url", "murmur2", "partitioner"),
@@ -161,7 +161,7 @@ ORDER = {
             "opening",
         ),
         *("queues", "producing", "consuming", "working", "ranges", "transactions", "verbs"),
-        *("producer", "consumer", "task", "worker", "client", "by_hand", "aio", "tasks", "testing", ""),
+        *("producer", "consumer", "task", "worker", "client", "by_hand", "aio", "tasks", "spooling", "testing", ""),
     ],
 }
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "topic": "Create, list, show, alter and delete topics.",
     "produce": "Write records to a topic.",
     "consume": "Read records of a topic.",
+    "forward": "Send what a spool accepted to a broker.",
     "group": "List, show, reset and delete groups of consumers.",
     "queue": "List, set, pause, resume and delete queues.",
     "task": "Enqueue, lease and settle tasks by hand; ask what became of one.",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from penstock import Channel
-from penstock.storage import channel_logs
+from penstock.storage import rolling_logs
 from penstock.storage.errors import Closed, InvalidArgument
 from penstock.storage.range_locks import RangeLocks
 
@@ -252,7 +252,7 @@ def test_an_item_that_is_done_before_its_log_is_read_does_not_come(tmp_path):
 
 
 def test_logs_are_removed_when_their_items_are_done(tmp_path, monkeypatch):
-    monkeypatch.setattr(channel_logs, "FULL_RECORDS", 10)
+    monkeypatch.setattr(rolling_logs, "FULL_RECORDS", 10)
     with Channel(tmp_path / "c") as putting, Channel(tmp_path / "c") as taking:
         putting.put(b"stays")
         assert taking.get() == b"stays"
@@ -406,8 +406,8 @@ def test_nothing_is_lost_or_done_twice_when_processes_are_killed(start, tmp_path
 
 RUSH = """
 import sys, queue, penstock
-from penstock.storage import channel_logs
-channel_logs.FULL_RECORDS = 7
+from penstock.storage import rolling_logs
+rolling_logs.FULL_RECORDS = 7
 for round in range(4):
     with penstock.Channel(sys.argv[1], 20) as channel:
         for number in range(15):

@@ -1,21 +1,23 @@
-"""The logs of a channel: every process writes one of its own, and reads those of all.
+"""Logs in one directory that are written in turn: a full one is ended, and removed when nothing needs it.
 
 Idea: a log has one writer, so processes that write at the same time write to different logs. A log has a number, which
-is never given again, and a record of any of them a place: number and offset as one integer.
+is never given again, and a record of any of them a place: number and offset as one integer. Numbers rise, so the places
+of one process do.
 
-Contract: not safe for threads; the caller has a lock. What vanishes was removed because nothing needs it. Must not know
-what records mean.
+Contract: not safe for threads, but for `append`; the caller has a lock. What vanishes was removed because nothing needs
+it. Must not know what records mean.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal
+from contextlib import AbstractContextManager
+from typing import Any, Literal
 
 from . import layout
 from .embedded import Log
-from .errors import StorageError
+from .errors import Closed, StorageError
 from .files import FileLock, Files
 from .record import Record
 
@@ -42,11 +44,14 @@ def patient_lock(path: str, files: Files) -> FileLock:
         time.sleep(RETRY_S)
 
 
-class ChannelLogs:
+class RollingLogs:
     """The logs in one directory. `known` are those that were there when it looked last."""
 
-    def __init__(self, path: str, files: Files, commit: Literal["durable", "written"]) -> None:
+    def __init__(
+        self, path: str, files: Files, commit: Literal["durable", "written"], full_bytes: int | None = None
+    ) -> None:
         files.mkdir(path)
+        self._full_bytes = full_bytes or FULL_BYTES
         self.path = path
         self._commit: Literal["durable", "written"] = commit
         self.known: set[int] = set()
@@ -58,7 +63,7 @@ class ChannelLogs:
     def look(self) -> set[int]:
         """Open logs that are new. Returns the numbers of those that vanished."""
         found = {int(name) for name in self._files.listdir(self.path) if name.isdigit()}
-        for number in found - self._logs.keys():
+        for number in sorted(found - self._logs.keys()):
             try:
                 self._logs[number] = Log(self._path_of(number), read_only=True)
             except (StorageError, OSError):
@@ -82,12 +87,42 @@ class ChannelLogs:
                 if self._files.is_directory(log.path):
                     raise  # else it was removed meanwhile
 
+    def size(self, number: int) -> int:
+        """Bytes of the records of a log."""
+        return sum(segment.record_bytes for segment in self._logs[number].segments())
+
+    def last_place(self, number: int) -> int:
+        """The place of the last record of a log."""
+        return number << OFFSET_BITS | self._logs[number].end_offset - 1
+
+    def count_within(self, number: int, place: int) -> int:
+        """How many records of a log there are behind a place, which may be in an earlier log or a later one."""
+        offset = place - (number << OFFSET_BITS)
+        return max(self._logs[number].end_offset - 1 - max(offset, 0), 0)
+
+    def count_behind(self, place: int) -> int:
+        """How many records there are behind a place."""
+        return sum(self.count_within(number, place) for number in self._logs)
+
+    def time_behind(self, place: int) -> float | None:
+        """When the first record behind a place was appended; None without one."""
+        for number in sorted(self._logs):
+            if self.count_within(number, place):
+                offset = max(place - (number << OFFSET_BITS), 0) + 1
+                return self._logs[number].read(offset, 1)[0].timestamp / 1e6
+        return None
+
+    @property
+    def own(self) -> int | None:
+        """The number of the log that is written."""
+        return self._own
+
     def value(self, place: int) -> bytes:
         """The value of a record."""
         return self._logs[place >> OFFSET_BITS].read(place & (1 << OFFSET_BITS) - 1, 1)[0].value
 
     def writer(self) -> Log:
-        """The log to append to. `appended` counts what is."""
+        """The log to append to."""
         if self._own is not None:
             return self._logs[self._own]
         with patient_lock(f"{self.path}/{layout.LOCK}", self._files):
@@ -112,12 +147,33 @@ class ChannelLogs:
         self._files.sync_dir(self.path)
         return Log(self._path_of(number), segment_bytes=SEGMENT_BYTES, commit=self._commit)
 
-    def appended(self, log: Log, offset: int, size: int) -> bool:
-        """A record was appended. True when the log is full and the next record goes to another one."""
+    def append(
+        self, turn: AbstractContextManager[Any], check_open: Callable[[], None], value: Any, **beside: Any
+    ) -> tuple[int, bool]:
+        """Append what `Log.append` takes; the place of the last record, and whether the log is full and was ended.
+
+        `turn` is the caller's lock, which is free while the disk is waited for, so threads share a sync.
+        `check_open` raises once the caller has closed.
+        """
+        many = isinstance(value, list)
+        count, size = (len(value), sum(map(len, value))) if many else (1, len(value))
+        while True:
+            with turn:
+                check_open()
+                log, own = self.writer(), self._own
+            assert own is not None, "a log that is written has a number"
+            try:
+                offset = log.append(value, **beside) + count - 1
+            except Closed:
+                continue  # it became full
+            with turn:
+                return own << OFFSET_BITS | offset, self._appended(log, offset, size)
+
+    def _appended(self, log: Log, offset: int, size: int) -> bool:
         if self._own is None or self._logs[self._own] is not log:
             return False
         self._written += size
-        if offset + 1 < FULL_RECORDS and self._written < FULL_BYTES:
+        if offset + 1 < FULL_RECORDS and self._written < self._full_bytes:
             return False
         self.let_go()
         return True

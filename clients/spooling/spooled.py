@@ -1,0 +1,74 @@
+"""What stands in the directory of a spool, for the process that accepts records and the one that forwards them.
+
+    DIR/records/N        logs of accepted records; topic, partition, time and headers are packed beside value and key
+    DIR/forwarded.json   the place of the last record that the broker stored, and of the last that it may have stored
+    DIR/lock             held by the process that accepts
+    DIR/forwarding       held by the process that forwards
+
+Contract: values and encodings; decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from ...storage.files import Files
+from ...storage.record import Record
+
+ENVELOPE = "spooled"
+"""The header of a record in a spool."""
+
+
+class Envelope(msgspec.Struct, array_like=True):
+    """Where a record goes."""
+
+    topic: str
+    partition: int | None
+    timestamp: int | None
+    headers: dict[str, bytes] | None
+
+
+class SpoolProgress(msgspec.Struct):
+    """How far a spool is forwarded. `name` is that of its transactions.
+
+    Invariant: `stored` <= `ahead`; records up to `stored` are stored, those behind it and up to `ahead` perhaps.
+    """
+
+    name: str
+    stored: int = 0
+    ahead: int = 0
+
+
+_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
+
+
+def packed(topic: str, partition: int | None, timestamp: int | None, headers: dict[str, bytes] | None) -> bytes:
+    """The header of a record in a spool."""
+    return msgspec.msgpack.encode(Envelope(topic, partition, timestamp, headers))
+
+
+def unpacked(record: Record) -> Envelope:
+    """Where a record of a spool goes."""
+    return _ENVELOPE.decode((record.headers or {})[ENVELOPE])
+
+
+def records_path(path: str) -> str:
+    """The directory of the logs."""
+    return f"{path}/records"
+
+
+def load(path: str, files: Files) -> SpoolProgress:
+    """How far a spool is forwarded; a new one gets its name."""
+    try:
+        return msgspec.json.decode(files.read(f"{path}/forwarded.json"), type=SpoolProgress)
+    except FileNotFoundError:
+        made = SpoolProgress(f"spool-{os.urandom(12).hex()}")
+        save(path, files, made)
+        return made
+
+
+def save(path: str, files: Files, progress: SpoolProgress) -> None:
+    """Write it down, durably."""
+    files.rewrite(f"{path}/forwarded.json", msgspec.json.encode(progress))

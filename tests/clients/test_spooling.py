@@ -1,0 +1,349 @@
+"""Spools: records are accepted without a broker, and each is stored by it once, in order, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from penstock import Spool
+from penstock.broker.errors import UnknownTopic
+from penstock.clients import InvalidArgument, TimedOut, connect
+from penstock.clients.errors import SpoolFull
+from penstock.clients.spooling import forwarding, spooled
+from penstock.clients.spooling.forwarding import Forwarder, keep_forwarding
+from penstock.storage import rolling_logs
+from penstock.storage.errors import AlreadyOpen, Closed, RecordTooLarge
+from penstock.storage.files import Files
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a thread, with a bound."""
+    for _ in range(1000):
+        if condition():
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError("it never came")
+
+
+def stands(client: Any, topic: str, partition: int = 0) -> list[bytes]:
+    return [record.value for record in client.read(topic, partition, 0, max_records=100_000)]
+
+
+def forward_all(path: Any, client: Any) -> int:
+    count = 0
+    with Forwarder(str(path)) as forwarder:
+        while found := forwarder.forward(client):
+            count += found
+    return count
+
+
+def test_what_is_accepted_without_a_broker_is_stored_later(url, topic, tmp_path):
+    with Spool(tmp_path / "s") as spool:
+        spool.send(topic, b"0", key=b"k", headers={"h": b"v"}, timestamp=1_700_000_000_000_000)
+        spool.send_many(topic, [b"1", b"2"], keys=[b"k", None], partition=1)
+        assert spool.status().waiting == 3
+        with connect(url) as client:
+            client.create_topic(topic, partitions=2)
+            assert forward_all(tmp_path / "s", client) == 3
+            assert spool.status().waiting == 0
+            spool.flush(timeout=0)
+            found = [*client.read(topic, 0, 0), *client.read(topic, 1, 0)]
+    assert {record.value for record in found} == {b"0", b"1", b"2"}
+    first = next(record for record in found if record.value == b"0")
+    assert (first.key, first.headers, first.timestamp) == (b"k", {"h": b"v"}, 1_700_000_000_000_000)
+    assert [record.partition for record in found if record.value != b"0"] == [1, 1]
+
+
+def test_the_time_of_a_record_is_when_it_was_accepted(penstock_client, tmp_path):
+    penstock_client.create_topic("t")
+    with Spool(tmp_path / "s") as spool:
+        spool.send("t", b"v")
+        accepted = spool._logs._logs[1].read(1, 1)[0].timestamp
+        forward_all(tmp_path / "s", penstock_client)
+    assert penstock_client.read("t", 0, 0)[0].timestamp == accepted
+
+
+def test_a_forwarder_of_the_same_process_waits_for_its_broker(penstock_broker, tmp_path):
+    with penstock_broker.connect() as client, Spool(tmp_path / "s", to=penstock_broker.url) as spool:
+        spool.send("t", b"0")
+        with pytest.raises(TimedOut, match=r"forwarding the spool .*: "):
+            spool.flush(timeout=0.3)
+        until(lambda: "topic" in spool.status().trouble)
+        client.create_topic("t")
+        spool.send("t", b"1")
+        spool.flush(timeout=60)
+        assert stands(client, "t") == [b"0", b"1"]
+        assert spool.status().trouble == ""
+
+
+def test_a_record_that_the_broker_refuses_stops_forwarding_and_is_not_skipped(penstock_client, tmp_path):
+    with Spool(tmp_path / "s") as spool:
+        spool.send("t", b"0")
+        spool.send("u", b"1")
+        penstock_client.create_topic("t")
+        with pytest.raises(UnknownTopic):
+            forward_all(tmp_path / "s", penstock_client)
+        assert stands(penstock_client, "t") == []
+        penstock_client.create_topic("u")
+        forward_all(tmp_path / "s", penstock_client)
+    assert (stands(penstock_client, "t"), stands(penstock_client, "u")) == ([b"0"], [b"1"])
+
+
+class Died(BaseException):
+    """Ends a forwarder wherever it is."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_record_is_stored_once_and_in_order_wherever_forwarders_die(penstock_client, tmp_path, monkeypatch, seed):
+    """Random lives: deaths before and after each step with an effect, so also commits whose answer is lost."""
+    choose = random.Random(seed)
+    monkeypatch.setattr(rolling_logs, "FULL_RECORDS", 15)
+    monkeypatch.setattr(forwarding, "CHUNK_RECORDS", 7)
+    penstock_client.create_topic("t", partitions=2)
+    transaction = type(penstock_client.transaction())
+    steps = [(forwarding.spooled, "save"), (transaction, "commit"), (rolling_logs.RollingLogs, "remove")]
+
+    def deadly(step: Any) -> Any:
+        def run(*args: Any, **how: Any) -> Any:
+            if choose.random() < 0.1:
+                raise Died
+            found = step(*args, **how)
+            if choose.random() < 0.1:
+                raise Died
+            return found
+
+        return run
+
+    accepted: list[tuple[bytes, int]] = []
+    for number in range(60):
+        with Spool(tmp_path / "s") as spool:
+            for each in range(choose.randint(0, 4)):
+                value, partition = b"%d.%d" % (number, each), choose.randint(0, 1)
+                spool.send("t", value, partition=partition)
+                accepted.append((value, partition))
+        with monkeypatch.context() as dying:
+            for owner, name in steps:
+                dying.setattr(owner, name, deadly(getattr(owner, name)))
+            with contextlib.suppress(Died):
+                forward_all(tmp_path / "s", penstock_client)
+    forward_all(tmp_path / "s", penstock_client)
+    for partition in (0, 1):
+        assert stands(penstock_client, "t", partition) == [value for value, to in accepted if to == partition]
+    assert len(list((tmp_path / "s/records").glob("0*"))) <= 2
+
+
+def test_a_commit_that_is_late_stores_nothing_twice(penstock_client, tmp_path):
+    """A request of a forwarder that died may arrive after the next forwarder asked for the same chunk, or more."""
+    penstock_client.create_topic("t")
+    with Spool(tmp_path / "s") as spool:
+        spool.send("t", b"0")
+        with Forwarder(str(tmp_path / "s")) as died:
+            died._gather()
+            end = died._chunk[-1][0]
+            died._save(spooled.SpoolProgress(died._progress.name, 0, end))
+            late = penstock_client.transaction(died._progress.name, end)
+            late.producer("t").send(b"0")
+        spool.send("t", b"1")
+        assert forward_all(tmp_path / "s", penstock_client) == 2
+    assert not late.commit()
+    assert stands(penstock_client, "t") == [b"0", b"1"]
+
+
+def test_one_process_accepts_and_one_forwards(tmp_path):
+    with Spool(tmp_path / "s"), Forwarder(str(tmp_path / "s")):
+        with pytest.raises(AlreadyOpen):
+            Spool(tmp_path / "s")
+        with pytest.raises(AlreadyOpen):
+            Forwarder(str(tmp_path / "s"))
+
+
+def test_a_full_spool_refuses(penstock_client, tmp_path):
+    penstock_client.create_topic("t")
+    with Spool(tmp_path / "s", max_bytes=10_000) as spool:
+        with pytest.raises(SpoolFull, match="of 10000 bytes: forward it"):
+            spool.send("t", bytes(10_001))
+        for _ in range(10):
+            spool.send("t", bytes(950))
+        with pytest.raises(SpoolFull):
+            spool.send("t", bytes(950))
+        forward_all(tmp_path / "s", penstock_client)
+        spool.send("t", bytes(950))
+        assert (spool.status().waiting, spool.status().dropped) == (1, 0)
+    with Spool(tmp_path / "s", max_bytes=10_000) as spool:
+        assert 950 <= spool.status().bytes <= 3000
+
+
+def test_a_full_spool_drops_the_oldest_if_it_is_told_to(penstock_client, tmp_path, caplog):
+    penstock_client.create_topic("t")
+    with Spool(tmp_path / "s", max_bytes=10_000, when_full="drop_oldest") as spool:
+        values = [b"%03d" % number + bytes(950) for number in range(30)]
+        for value in values:
+            spool.send("t", value)
+        status = spool.status()
+        assert status.bytes <= 10_000
+        assert status.waiting + status.dropped == 30
+        assert status.waiting >= 8
+        assert "is full: dropped" in caplog.text
+        forward_all(tmp_path / "s", penstock_client)
+    assert stands(penstock_client, "t") == values[status.dropped :]
+
+
+def test_a_begun_chunk_of_which_records_were_dropped_goes_on_behind_it(penstock_client, tmp_path, monkeypatch):
+    penstock_client.create_topic("t")
+    monkeypatch.setattr(rolling_logs, "FULL_RECORDS", 2)
+    with Spool(tmp_path / "s") as spool:
+        for number in range(6):
+            spool.send("t", b"%d" % number)
+        places = sorted(place for place, _ in _news(tmp_path))
+        with Forwarder(str(tmp_path / "s")) as died:
+            died._save(spooled.SpoolProgress(died._progress.name, 0, places[1]))
+        spool._drop_oldest()
+        spool._drop_oldest()
+        spool._drop_oldest()
+        forward_all(tmp_path / "s", penstock_client)
+    assert stands(penstock_client, "t") == [b"3", b"4", b"5"]
+
+
+def _news(tmp_path):
+    logs = rolling_logs.RollingLogs(spooled.records_path(f"{tmp_path}/s"), Files(), "durable")
+    logs.look()
+    found = list(logs.news())
+    logs.close()
+    return found
+
+
+@pytest.mark.parametrize("when_full", ["refuse", "drop_oldest"])
+def test_records_wait_for_no_longer_than_max_age(penstock_client, tmp_path, monkeypatch, when_full):
+    from penstock.clients.spooling import spool as module
+
+    with Spool(tmp_path / "s", max_age=60, when_full=when_full) as spool:
+        spool.send("t", b"0")
+        spool.send("t", b"1")
+        now = module.time.time() + 61
+        monkeypatch.setattr(module.time, "time", lambda: now)
+        spool._oldest_at = -10.0
+        if when_full == "refuse":
+            with pytest.raises(SpoolFull, match="older than max_age=60 s"):
+                spool.send("t", b"2")
+        else:
+            spool.send("t", b"2")
+            assert (spool.status().waiting, spool.status().dropped) == (1, 2)
+
+
+def test_what_cannot_be_a_record_is_refused_at_once(tmp_path):
+    with Spool(tmp_path / "s") as spool:
+        for wrong, error in [
+            (lambda: spool.send("t", "text"), InvalidArgument),
+            (lambda: spool.send_many("t", [b"v", "text"]), InvalidArgument),
+            (lambda: spool.send("no topic", b"v"), InvalidArgument),
+            (lambda: spool.send("t", b"v", headers={"h": 5}), InvalidArgument),
+            (lambda: spool.send("t", bytes((16 << 20) + 1)), RecordTooLarge),
+            (lambda: spool.send_many("t", [b"v"], keys=[]), InvalidArgument),
+        ]:
+            with pytest.raises(error):
+                wrong()
+        assert spool.send_many("t", []) == 0
+        assert spool.status().waiting == 0
+    spool.close()
+    for verb in (lambda: spool.send("t", b"v"), spool.status):
+        with pytest.raises(Closed):
+            verb()
+    with pytest.raises(InvalidArgument, match="when_full"):
+        Spool(tmp_path / "s", when_full="explode")
+
+
+def test_threads_accept_together(penstock_client, tmp_path, monkeypatch):
+    monkeypatch.setattr(rolling_logs, "FULL_RECORDS", 20)
+    penstock_client.create_topic("t")
+    with Spool(tmp_path / "s") as spool:
+
+        def send(me: int) -> None:
+            for number in range(30):
+                spool.send("t", b"%d.%02d" % (me, number))
+
+        threads = [threading.Thread(target=send, args=(me,)) for me in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        forward_all(tmp_path / "s", penstock_client)
+    found = stands(penstock_client, "t")
+    assert sorted(found) == sorted(b"%d.%02d" % (me, number) for me in range(4) for number in range(30))
+    for me in range(4):
+        mine = [value for value in found if value.startswith(b"%d." % me)]
+        assert mine == sorted(mine)
+
+
+CODE = """
+import sys, penstock
+with penstock.Spool(sys.argv[1]) as spool:
+    for number in range(10_000):
+        spool.send("t", b"%d" % number)
+        print(number, flush=True)
+"""
+
+
+def test_what_a_killed_process_had_accepted_is_forwarded_also_while_it_writes(penstock_client, tmp_path):
+    penstock_client.create_topic("t")
+    program = subprocess.Popen([sys.executable, "-c", CODE, str(tmp_path / "s")], stdout=subprocess.PIPE, text=True)
+    with program:
+        assert program.stdout is not None, "a pipe"
+        heard = [program.stdout.readline() for _ in range(20)]
+        forward_all(tmp_path / "s", penstock_client)
+        heard += [program.stdout.readline() for _ in range(20)]
+        program.kill()
+        heard += program.stdout.readlines()
+    forward_all(tmp_path / "s", penstock_client)
+    found = stands(penstock_client, "t")
+    assert found == [b"%d" % number for number in range(len(found))]
+    assert len(found) >= len([line for line in heard if line.endswith("\n")])
+
+
+def test_an_error_that_time_does_not_heal_ends_a_forwarder_that_is_not_patient(penstock_client, tmp_path):
+    with Spool(tmp_path / "s") as spool:
+        spool.send("t", b"0")
+    with pytest.raises(UnknownTopic):
+        keep_forwarding(
+            str(tmp_path / "s"),
+            lambda: penstock_client,
+            stopping=lambda: False,
+            pause=lambda seconds: None,
+            patient=lambda error: error.retry,
+        )
+
+
+def test_the_command_forwards_to_a_broker(unix, topic, tmp_path):
+    with Spool(tmp_path / "s") as spool:
+        spool.send_many(topic, [b"0", b"1"])
+    command = [sys.executable, "-m", "penstock", "forward", f"{tmp_path}/s", "--to", unix, "--until-empty", "--json"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (refused.returncode, json.loads(refused.stderr)["error"]) == (3, "unknown_topic")
+    with connect(unix) as client:
+        client.create_topic(topic)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, json.loads(done.stdout)["records"]) == (0, 2), done.stderr
+        assert stands(client, topic) == [b"0", b"1"]
+
+
+def test_a_forked_child_is_refused(tmp_path):
+    with Spool(tmp_path / "s") as spool:
+        child = os.fork()
+        if not child:
+            refused = False
+            try:
+                with contextlib.suppress(Closed):
+                    spool.send("t", b"v")
+                refused = spool.closed
+            finally:
+                os._exit(not refused)
+        assert os.waitpid(child, 0)[1] == 0
+        spool.send("t", b"v")
+        assert spool.status().waiting == 1
