@@ -77,7 +77,7 @@ class BatchPart(NamedTuple):
 async def take(
     link: BrokerLink, topic: Topic, starts: Mapping[int, int], max_records: int
 ) -> tuple[list[BatchPart], dict[int, int]]:
-    """Records from `starts` on, and the offsets behind them.
+    """Records from `starts` on, or from the first that there are, and the offsets behind them.
 
     Partitions with more left come first, so that none is left behind for good.
     """
@@ -85,7 +85,7 @@ async def take(
     nexts, left, size = dict(starts), max_records, 0
     most_bytes = FEW_BYTES if max_records <= FEW else FETCH_BYTES
     for place in sorted((TopicPlace(topic, each) for each in starts), key=lambda p: starts[p.partition] - p.end):
-        number, start = place.partition, starts[place.partition]
+        number, start = place.partition, max(starts[place.partition], place.first)
         end = min(place.end, start + left)
         async for batch in read(link, place, start, end, most_bytes):
             found.append(BatchPart(number, batch, start, end))

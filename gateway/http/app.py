@@ -76,10 +76,12 @@ class HttpPath:
         call = HttpCall(self._door, ANYONE, scope["path_params"], dict(scope["headers"]), _leaving(receive))
         try:
             found = await self._found(call, scope, receive, held)
-            if isinstance(found, Streamed):
-                await _stream(found, send)
-            else:
+            if not isinstance(found, Streamed):
                 await _answer(found, send)
+            elif scope["method"] == "HEAD":
+                await _answer(Reply(b"", found.media_type), send)
+            else:
+                await _stream(found, send)
         except ClientLeft:
             pass
         finally:
@@ -211,7 +213,7 @@ def _failed(error: Exception, methods: Any) -> Reply:
         return _problem(error.status, error.problem, *filter(None, [extra.get(error.status)]))
     if isinstance(error, Error):
         return _problem(status_of(error), problem_of(error))
-    if isinstance(error, (msgspec.DecodeError, UnicodeError)):
+    if isinstance(error, (msgspec.DecodeError, UnicodeError, RecursionError)):
         return _problem(400, Problem("invalid_request", str(error), False))
     log.error("a request failed inside the gateway", exc_info=error)
     return _problem(500, Problem("internal", "the gateway failed: its log says how", False))

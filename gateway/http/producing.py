@@ -29,6 +29,10 @@ HEADER = b"penstock-header-"
 """What a header of a request begins with that is a header of the message."""
 
 
+MANY = 100_000
+"""Messages of one request."""
+
+
 class ProduceQuery(Struct, forbid_unknown_fields=True):
     """Of messages whose body does not say it."""
 
@@ -36,7 +40,7 @@ class ProduceQuery(Struct, forbid_unknown_fields=True):
     key: Annotated[str, Meta(description="Of plain text and bytes.")] | None = None
 
 
-_one_or_many = msgspec.json.Decoder(NewMessage | list[NewMessage])
+_one_or_many = msgspec.json.Decoder(NewMessage | Annotated[list[NewMessage], Meta(max_length=MANY)])
 _each_line = msgspec.json.Decoder(NewMessage)
 
 
@@ -44,6 +48,8 @@ async def produce(call: HttpCall) -> MessagePlaces:
     """Append what the body holds."""
     name = call.path["queue"]
     call.may("write", name)
+    if call.content_type in (LINES, TEXT) and call.body.count(b"\n") > MANY:
+        raise Refusal(413, "too_many_messages", f"a request has at most {MANY} messages: send them in parts")
     if call.content_type in (TEXT, BYTES):
         placed = await _append_bytes(call, name)
     else:

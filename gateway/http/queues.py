@@ -9,13 +9,11 @@ Contract: reading does not move a consumer. What waits is answered with no messa
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from ...clients.descriptions import Group, Topic
-from ...clients.errors import InvalidArgument
 from ...transport import messages
 from ..authorization import authorize
 from ..consumers import move, positions, start, take
@@ -35,6 +33,7 @@ from .shapes import (
     QueueList,
     SeekBody,
     StoredMessages,
+    start_of,
 )
 
 MESSAGES_MAX = 10_000
@@ -115,20 +114,9 @@ async def commit(call: HttpCall) -> ConsumerOffsets:
 
 async def seek(call: HttpCall) -> ConsumerOffsets:
     topic = await _topic(call, "write")
-    to = call.body.to
-    at = to if to in ("earliest", "latest") else _time(to)
-    await move(call.link, topic, call.path["consumer"], await call.link.client.offsets(topic.name, at))
+    offsets = await call.link.client.offsets(topic.name, start_of(call.body.to))
+    await move(call.link, topic, call.path["consumer"], offsets)
     return await _position(call, topic)
-
-
-def _time(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidArgument(f'to={text!r} is not "earliest", "latest" or a time like 2026-11-23T08:00:00Z') from None
-    if found.tzinfo is None:
-        raise InvalidArgument(f"to={text!r} has no zone: end it with Z for UTC")
-    return found
 
 
 async def _position(call: HttpCall, topic: messages.Topic) -> ConsumerOffsets:

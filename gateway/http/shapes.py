@@ -9,7 +9,8 @@ Contract: unknown fields are refused. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -188,6 +189,19 @@ class ConsumerOffsets(Struct, frozen=True):
     next: dict[int, int]
 
 
+def start_of(text: str) -> Literal["earliest", "latest"] | datetime:
+    """An end, or a time, as clients of penstock take it. Raises InvalidArgument."""
+    if text == "earliest" or text == "latest":
+        return text
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgument(f'{text!r} is not "earliest", "latest" or a time like 2026-11-23T08:00:00Z') from None
+    if found.tzinfo is None:
+        raise InvalidArgument(f"{text!r} has no zone: end it with Z for UTC")
+    return found
+
+
 Setting = str | int | float | bool | None
 
 
@@ -205,6 +219,24 @@ class TopicChange(Struct, forbid_unknown_fields=True):
 
     partitions: Annotated[int, Meta(ge=1, le=1 << 20, description="Grow to so many.")] | None = None
     settings: dict[str, Setting] = {}
+
+
+class TrimBody(Struct, forbid_unknown_fields=True):
+    """Which messages go; exactly one rule."""
+
+    partition: Annotated[Partition, Meta(description="Of this one alone.")] | None = None
+    records: Annotated[int, Meta(ge=0, le=1 << 62, description="So many stay, per partition.")] | None = None
+    before_offset: Offset | None = None
+    before: Annotated[str, Meta(description='Those before a time; "latest": all.', max_length=64)] | None = None
+
+
+class TrimmedBody(Struct, frozen=True):
+    """A partition that began at `before` and begins at `first`; how many messages each group lost unfinished."""
+
+    partition: int
+    before: int
+    first: int
+    lost: dict[str, int]
 
 
 class PartitionInfo(Struct, frozen=True):

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...clients.descriptions import Topic
+from ...clients.errors import InvalidArgument
 from ..authorization import authorize
 from .operation import JSON, HttpCall, HttpOperation
-from .shapes import NewTopic, PartitionInfo, TopicChange, TopicInfo
+from .shapes import NewTopic, PartitionInfo, TopicChange, TopicInfo, TrimBody, TrimmedBody, start_of
 
 
 async def list_topics(call: HttpCall) -> list[TopicInfo]:
@@ -49,6 +50,16 @@ async def delete_topic(call: HttpCall) -> None:
     await call.link.client.delete_topic(name)
 
 
+async def trim_topic(call: HttpCall) -> list[TrimmedBody]:
+    wanted: TrimBody = call.body
+    call.may("manage", call.path["topic"])
+    if wanted.before is not None and wanted.before_offset is not None:
+        raise InvalidArgument("before and before_offset both say which messages go: give one of them")
+    before = wanted.before_offset if wanted.before is None else start_of(wanted.before)
+    found = await call.link.client.trim(call.path["topic"], wanted.partition, records=wanted.records, before=before)
+    return [TrimmedBody(each.partition, each.before, each.first, each.lost) for each in found]
+
+
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
     return dict(settings)
 
@@ -82,5 +93,10 @@ OPERATIONS = [
     HttpOperation(
         method="DELETE", path="/api/v1/topics/{topic}", name="deleteTopic", tag="topics", handler=delete_topic,
         summary="Delete a topic with its messages and consumers", status=204,
+    ),
+    HttpOperation(
+        method="POST", path="/api/v1/topics/{topic}/trim", name="trimTopic", tag="topics", handler=trim_topic,
+        summary="Remove the oldest messages, whatever groups still have to do with them", takes=(JSON,), body=TrimBody,
+        gives=list[TrimmedBody],
     ),
 ]  # fmt: skip

@@ -85,6 +85,21 @@ def test_what_is_too_large_is_413(http, key):
     assert http.get("/health").status_code == 200  # on the same connection
 
 
+def test_too_many_messages_are_refused_before_they_are_taken(http, key):
+    path = f"/api/v1/queues/{key}/messages"
+    for kind in ("text/plain", "application/x-ndjson"):
+        answer = http.post(path, content=b"\n" * 100_001, headers={"content-type": kind})
+        refused(answer, 413, "too_many_messages")
+    listed = b"[" + b'{"value":""},' * 100_000 + b'{"value":""}]'
+    refused(http.post(path, content=listed, headers=JSON), 400, "invalid_request")
+    assert http.get(f"/api/v1/queues/{key}").status_code == 404
+
+
+def test_what_is_nested_too_deep_is_400(http, key):
+    body = b'{"json": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    refused(http.post(f"/api/v1/queues/{key}/messages", content=body, headers=JSON), 400, "invalid_request")
+
+
 def test_a_media_type_that_is_not_taken_is_415(http, key):
     for kind in ("application/xml", "application/x-www-form-urlencoded", ""):
         refused(

@@ -75,6 +75,20 @@ def test_a_stream_of_a_topic_that_is_deleted_ends_with_an_error(http, key, nativ
     assert (event["event"], event["data"]["code"]) == ("error", "unknown_topic")
 
 
+def test_a_stream_goes_on_behind_what_retention_removed(http, key, native):
+    native.create_topic(key)
+    http.post(messages(key), json=[{"value": str(n)} for n in range(2000)])
+    native.trim(key, before=1500)
+    with tail(http, key, headers={"Last-Event-ID": "3"}) as answer:
+        assert next(events(answer))["data"]["value"] == "1500"
+
+
+def test_only_the_head_of_a_stream_ends_at_once(http, key, native):
+    native.create_topic(key)
+    answer = http.head(f"/api/v1/queues/{key}/tail")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
+
+
 def test_what_is_no_place_of_a_stream_is_refused(http, key, native):
     native.create_topic(key)
     path = f"/api/v1/queues/{key}/tail"

@@ -29,6 +29,17 @@ def test_added_partitions_get_messages_at_once(http, key):
     assert len({run["partition"] for run in found["runs"]}) == 8
 
 
+def test_a_topic_is_trimmed(http, key):
+    http.post(f"/api/v1/queues/{key}/messages", json=[{"value": str(n)} for n in range(10)])
+    path = f"/api/v1/topics/{key}/trim"
+    assert http.post(path, json={"records": 7}).json() == [{"partition": 0, "before": 0, "first": 3, "lost": {}}]
+    assert http.post(path, json={"before_offset": 5, "partition": 0}).json()[0]["first"] == 5
+    assert http.get(f"/api/v1/queues/{key}/messages").json()["messages"][0]["value"] == "5"
+    assert http.post(path, json={"before": "latest"}).json()[0]["first"] == 10
+    for body in ({}, {"records": 1, "before_offset": 1}, {"before": "latest", "before_offset": 1}, {"before": "x"}):
+        assert http.post(path, json=body).status_code == 400
+
+
 def test_a_queue_is_a_topic(http, key):
     http.post(f"/api/v1/queues/{key}/messages", json=[{"value": "x"}] * 3)
     found = http.get(f"/api/v1/queues/{key}").json()
