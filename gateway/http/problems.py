@@ -63,7 +63,7 @@ def status_of(error: Error) -> int:
         return found
     if isinstance(error, LookupError):
         return 404
-    return 400 if isinstance(error, ValueError) and not error.retry else 503
+    return 400 if isinstance(error, ValueError) else 503
 
 
 def problem_of(error: Error) -> Problem:

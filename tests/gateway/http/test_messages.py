@@ -7,6 +7,8 @@ import json
 import threading
 
 import pytest
+from penstock.gateway.appending import RecordRun
+from penstock.gateway.sending import _runs
 
 BINARY = bytes(range(256)) + b"\r\n\r\nHTTP/1.1"
 
@@ -198,6 +200,19 @@ def test_a_topic_made_again_takes_messages_at_once(http, key, native):
     assert runs(http.post(messages(key), json={"value": "new"})) == [(0, 0, 1)]
     native.delete_topic(key)
     assert runs(http.post(messages(key), json=[{"value": "new"}] * 100)) == [(0, 0, 100)]
+
+
+def test_what_was_removed_is_passed_over(http, key, native):
+    http.post(messages(key), json=[{"value": str(n)} for n in range(5)])
+    http.post(consumer(key, "commit"), json={"next": {"0": 1}})
+    native.trim(key, before=3)
+    assert http.get(consumer(key)).json()["messages"][0]["value"] == "3"
+    assert http.get(messages(key), params={"offset": 5}).json() == {"messages": [], "next": {"0": 5}}
+
+
+def test_runs_are_of_one_partition():
+    places = [RecordRun(0, 0, 1), RecordRun(0, 1, 2), RecordRun(1, 3, 1), RecordRun(1, 4, 1), RecordRun(0, 5, 1)]
+    assert _runs(places) == [RecordRun(0, 0, 3), RecordRun(1, 3, 2), RecordRun(0, 5, 1)]
 
 
 @pytest.mark.parametrize("offset", [0, 3])

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from penstock.broker import errors as broker_errors
 from penstock.clients import errors as client_errors
-from penstock.gateway.http.problems import PHRASES, Problem, problem_of, status_of
+from penstock.gateway.http.app import HeldBytes, application
+from penstock.gateway.http.operation import JSON, HttpCall, HttpGateway, HttpOperation, Reply
+from penstock.gateway.http.problems import PHRASES, Problem, Refusal, problem_of, status_of
 from penstock.storage import errors
 from penstock.transport import errors as transport_errors
 
-JSON = {"content-type": "application/json"}
+JSON_BODY = {"content-type": "application/json"}
 
 
 def refused(answer, status: int, code: str, *, retryable: bool = False) -> str:
@@ -27,11 +33,12 @@ def refused(answer, status: int, code: str, *, retryable: bool = False) -> str:
         b'{"value": "a", "value_base64": "YQ=="}', b'{"value_base64": "%"}', b'{"value": "\xff"}', b'{"json": {}',
         b'{"value": "a", "key": "a", "key_base64": "YQ=="}', b'{"value": "\\ud800"}', b'[{"value": "a"}, {}]',
         b'{"value": "a", "headers": {"a": "1"}, "headers_base64": {"a": "YQ=="}}', b'{"value": "a", "headers": 1}',
-        b'{"value": "a", "partition": -1}', b'{"value": "a", "timestamp": 1e300}',
+        b'{"value_base64": "YQ==", "json": 1}', b'{"value": "a", "partition": -1}',
+        b'{"value": "a", "timestamp": 1e300}',
     ],
 )  # fmt: skip
 def test_a_malformed_message_is_400(http, key, body):
-    assert http.post(f"/api/v1/queues/{key}/messages", content=body, headers=JSON).status_code == 400
+    assert http.post(f"/api/v1/queues/{key}/messages", content=body, headers=JSON_BODY).status_code == 400
     assert http.get(f"/api/v1/queues/{key}").status_code == 404
 
 
@@ -81,8 +88,45 @@ def test_what_is_too_large_is_413(http, key):
     refused(http.post(path, json={"value": "x" * 1001}), 413, "record_too_large")
     refused(http.post(path, json=[{"value": "x" * 1001}] * 100), 413, "record_too_large")
     assert http.post(path, json={"value": "x" * 1000}).status_code == 201
-    refused(http.post(path, content=b"x" * (33 << 20), headers=JSON), 413, "body_too_large")
+    refused(http.post(path, content=b"x" * (33 << 20), headers=JSON_BODY), 413, "body_too_large")
     assert http.get("/health").status_code == 200  # on the same connection
+
+
+def test_what_all_requests_hold_in_memory_is_bounded():
+    held = HeldBytes(10)
+    assert held.take(6) == 6
+    with pytest.raises(Refusal) as refusal:
+        held.take(5)
+    assert (refusal.value.status, refusal.value.problem.retryable) == (429, True)
+    held.give(6)
+    assert held.take(10) == 10
+
+
+def test_each_request_gives_back_what_it_held():
+    held, sent = HeldBytes(200), []
+
+    async def echo(call: HttpCall) -> Reply:
+        return Reply(call.body)
+
+    row = HttpOperation(
+        method="POST", path="/", name="echo", tag="topics", handler=echo, summary="", takes=(JSON,), open=True
+    )
+    app = application(cast("HttpGateway", SimpleNamespace(origins=(), users=None, ending=None)), [row], 1000, held)
+
+    async def post(size: int) -> None:
+        async def receive() -> dict:
+            return {"type": "http.request", "body": b"x" * size}
+
+        async def send(event: dict) -> None:
+            sent.append(event)
+
+        headers = [(b"content-type", JSON.encode())]
+        await app({"type": "http", "method": "POST", "path": "/", "headers": headers, "query_string": b"",
+                   "scheme": "http", "server": None}, receive, send)  # fmt: skip
+
+    for size in (100, 100, 101, 100):  # each is held twice: the body, and the reply
+        asyncio.run(post(size))
+    assert [event["status"] for event in sent if "status" in event] == [200, 200, 429, 200]
 
 
 def test_too_many_messages_are_refused_before_they_are_taken(http, key):
@@ -91,13 +135,13 @@ def test_too_many_messages_are_refused_before_they_are_taken(http, key):
         answer = http.post(path, content=b"\n" * 100_001, headers={"content-type": kind})
         refused(answer, 413, "too_many_messages")
     listed = b"[" + b'{"value":""},' * 100_000 + b'{"value":""}]'
-    refused(http.post(path, content=listed, headers=JSON), 400, "invalid_request")
+    refused(http.post(path, content=listed, headers=JSON_BODY), 400, "invalid_request")
     assert http.get(f"/api/v1/queues/{key}").status_code == 404
 
 
 def test_what_is_nested_too_deep_is_400(http, key):
     body = b'{"json": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-    refused(http.post(f"/api/v1/queues/{key}/messages", content=body, headers=JSON), 400, "invalid_request")
+    refused(http.post(f"/api/v1/queues/{key}/messages", content=body, headers=JSON_BODY), 400, "invalid_request")
 
 
 def test_a_media_type_that_is_not_taken_is_415(http, key):
