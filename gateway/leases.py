@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -24,6 +24,7 @@ from ..storage.errors import Error, InvalidBatch
 from ..transport.messages import Answer
 from ..transport.queue_messages import (
     NOWHERE,
+    Claim,
     Counted,
     Lease,
     Leased,
@@ -40,11 +41,16 @@ from ..transport.queue_messages import (
 from .asking import Asked, ask
 from .link import BrokerLink, TopicPlace
 
+N = TypeVar("N", ListPending, Claim)
+
 WAIT_S = 30.0
 """The longest that one request waits at the broker."""
 
 LEASE_RECORDS_MAX = 100_000
 """As the broker has it."""
+
+CLAIMED_MAX = 100
+"""Records that one request claims; more go in several."""
 
 SETTLED_MAX = 1 << 14
 """Records that one request settles; more go in several."""
@@ -258,5 +264,27 @@ async def workers(link: BrokerLink, place: TopicPlace, group: str) -> Workers:
     )[0]
 
 
-def _numbered(wanted: ListPending, request: int) -> ListPending:
+async def claim(link: BrokerLink, place: TopicPlace, wanted: Claim, most: int) -> list[tuple[Leased, bytes]]:
+    """Lease records of a place that workers have to one of them, `most` at most, unless `wanted` names them.
+
+    Returns the answers, with their batches. Raises UnknownGroup.
+    """
+    found: list[tuple[Leased, bytes]] = []
+    named, left, offset = list(wanted.offsets), most, wanted.offset
+    while offset >= 0 and left > 0 and (named or not wanted.offsets):
+        part = structs.replace(wanted, offsets=named[:CLAIMED_MAX], offset=offset, max_records=min(left, CLAIMED_MAX))
+        answer, payload = await ask(
+            link.driver, partial(_numbered, part), Leased, f"claiming records of topic {place.topic.name}"
+        )
+        found.append((answer, payload))
+        left -= 0 if named else sum(count for _, count, _ in answer.runs)
+        if wanted.offsets:
+            beyond = named[CLAIMED_MAX:]
+            named = [each for each in named[:CLAIMED_MAX] if 0 <= answer.next_offset <= each] + beyond
+        else:
+            offset = answer.next_offset
+    return found
+
+
+def _numbered(wanted: N, request: int) -> N:
     return structs.replace(wanted, request=request)

@@ -19,17 +19,17 @@ from ...clients.queues.picking import Unreadable, pick
 from ...storage.batch import Batch
 from ...storage.errors import Error
 from ...transport.messages import EARLIEST, Done
-from ...transport.queue_messages import ResetQueue, Verb
+from ...transport.queue_messages import Claim, Leased, ResetQueue, Verb
 from ..asking import ask
-from ..leases import LEASE_RECORDS_MAX, LeaseTerms, Taken, pass_over, settle, take
+from ..leases import LEASE_RECORDS_MAX, LeaseTerms, Taken, claim, held, pass_over, settle, take
 from ..link import BrokerLink, TopicPlace
-from ..reading import offset_at
+from ..reading import append_time_ms, offset_at
 from .command import Command, RespSession
-from .entries import FIRST, EntryId, encoded, entry_id, following
+from .entries import FIRST, EntryId, encoded, entry_id, following, id_text
 from .names import group_of_name, worker_of_name
 from .places import at, find, offsets_of
 from .refusals import SYNTAX, CommandRefused, whole
-from .replies import NULL_ARRAY, Encoded, Status, array
+from .replies import NULL_ARRAY, Encoded, Status, array, bulk, encode
 
 T = TypeVar("T")
 
@@ -126,6 +126,29 @@ async def _destroy(session: RespSession, arguments: list[bytes]) -> Any:
     return 1
 
 
+async def _create_consumer(session: RespSession, arguments: list[bytes]) -> Any:
+    """CREATECONSUMER key group consumer: there is nothing to make, as a consumer is there while it has entries."""
+    return int(not await _held_by(session, arguments))
+
+
+async def _delete_consumer(session: RespSession, arguments: list[bytes]) -> Any:
+    """DELCONSUMER key group consumer: what it has is done."""
+    key, name, _ = arguments
+    offsets, place = await _held_by(session, arguments), await _existing(session, key)
+    return await settle(session.door.link, place, group_of_name(name), offsets, Verb.ACK)
+
+
+async def _held_by(session: RespSession, arguments: list[bytes]) -> list[int]:
+    """The offsets of what a consumer has."""
+    key, name, consumer = arguments
+    place, link = await _existing(session, key), session.door.link
+    try:
+        found, _ = await held(link, place, group_of_name(name), 1 << 40, worker=worker_of_name(consumer))
+    except UnknownGroup:
+        raise no_group(key, name) from None
+    return [each.offset for each in found]
+
+
 async def _existing(session: RespSession, key: bytes) -> TopicPlace:
     place = await find(session, key, "manage")
     if place is None:
@@ -142,6 +165,8 @@ _SUBCOMMANDS = {
     b"CREATE": _Subcommand(3, _create),
     b"DESTROY": _Subcommand(2, _destroy),
     b"SETID": _Subcommand(3, _set_id),
+    b"CREATECONSUMER": _Subcommand(3, _create_consumer),
+    b"DELCONSUMER": _Subcommand(3, _delete_consumer),
 }
 
 
@@ -165,7 +190,7 @@ def xreadgroup(session: RespSession, arguments: list[bytes]) -> Any:
     group, consumer = arguments[1], worker_of_name(arguments[2])
     options = _options(arguments[3:])
     if any(id_ != b">" for id_ in options.ids):
-        raise CommandRefused("XREADGROUP takes the id > here")
+        return _read_again(session, group, consumer, options)
     waits_s = None if session.executing else options.block_s  # EXEC does not wait
     return _read(session, group, consumer, options, waits_s)
 
@@ -220,6 +245,50 @@ async def _read(session: RespSession, name: bytes, consumer: str, options: _Opti
     return dict(found) if session.version >= 3 else found
 
 
+async def _read_again(session: RespSession, name: bytes, consumer: str, options: _Options) -> Any:
+    """Entries that the consumer has already, behind ids. Waits for nothing."""
+    group, link, found = group_of_name(name), session.door.link, list[tuple[bytes, Any]]()
+    most = min(options.most or LEASE_RECORDS_MAX, LEASE_RECORDS_MAX)
+    for key, text in zip(options.keys, options.ids, strict=True):
+        behind = None if text == b">" else following(entry_id(text, 0))
+        place = await find(session, key, "write")
+        try:
+            if place is None:
+                raise no_group(key, name)
+            terms = LeaseTerms(place, group, consumer, most, REPLY_BYTES, takes=options.takes)
+            if behind is None:
+                (taken,) = await take(link, [terms], 0.0)
+                entries = [] if taken is None else await _entries(link, taken)
+            else:
+                entries = await _own(link, terms, await offset_at(link, place, *behind), session.version)
+        except (UnknownGroup, UnknownTopic):
+            raise no_group(key, name) from None
+        if entries or behind is not None:
+            found.append((key, Encoded(array(entries))))
+    if not found:
+        return NULL_ARRAY
+    return dict(found) if session.version >= 3 else found
+
+
+async def _own(link: BrokerLink, terms: LeaseTerms, offset: int, version: int) -> list[bytes]:
+    """The entries of a consumer from an offset on. Delivering them again counts, as in Redis."""
+    place, worker = terms.place, terms.worker
+    wanted = Claim(0, place.topic.topic, terms.group, worker, place.partition, offset=offset, holder=worker)
+    entries: list[bytes] = []
+    for answer, payload in await claim(link, place, wanted, terms.most):
+        for gone in answer.gone:
+            id_ = id_text(await append_time_ms(link, place, gone), gone)
+            entries.append(array([bulk(id_), encode(NULL_ARRAY, version)]))
+        entries += await entries_of(link, terms, answer, payload)
+    return entries
+
+
+async def entries_of(link: BrokerLink, terms: LeaseTerms, answer: Leased, payload: bytes) -> list[bytes]:
+    """The entries of a claim."""
+    taken = Taken(terms, answer.partition, answer.token, answer.until_us, answer.runs, payload)
+    return await _entries(link, taken) if answer.runs else []
+
+
 async def _entries(link: BrokerLink, taken: Taken) -> list[bytes]:
     """The entries of a lease. Unreadable ones are passed over."""
     found: list[bytes] = []
@@ -264,14 +333,16 @@ COMMANDS = [
     Command(
         "XGROUP", -2, xgroup, "groups",
         "XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD n] | SETID key group id|$ [ENTRIESREAD n] "
-        "| DESTROY key group",
-        "Makes a group of consumers, which begins behind an id or all entries; moves it; or deletes it", "manage",
+        "| DESTROY key group | CREATECONSUMER key group consumer | DELCONSUMER key group consumer",
+        "Makes a group of consumers, which begins behind an id or all entries; moves or deletes it; or ends a consumer",
+        "manage",
         (2, 2, 1), ("write",),
     ),
     Command(
         "XREADGROUP", -7, xreadgroup, "groups",
-        "XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [NOACK] STREAMS key [key ...] > [> ...]",
-        "Entries that no consumer of the group has had; they are this consumer's until it acknowledges them", "write",
+        "XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [NOACK] STREAMS key [key ...] >|id [>|id ...]",
+        "Entries that no consumer has had, which are this one's until acknowledged; or, behind an id, those again",
+        "write",
         flags=("write", "blocking"),
     ),
     Command(

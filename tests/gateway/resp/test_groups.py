@@ -250,6 +250,68 @@ def test_a_group_goes_on_behind_an_id(redis, resp, key, ten):
             resp.xgroup_setid(*wrong, 0)
 
 
+# -- entries that change hands ------------------------------------------------------------------------------
+
+
+def test_a_consumer_reads_again_what_it_has(resp, key, ten):
+    get(resp, "a", key, count=3)
+    get(resp, "b", key, count=2)
+    resp.xack(key, "g", ten[1])
+    assert ids(resp.xreadgroup("g", "a", {key: "0"})) == [ten[0], ten[2]]
+    assert ids(resp.xreadgroup("g", "a", {key: "0"}, count=1)) == [ten[0]]
+    assert ids(resp.xreadgroup("g", "a", {key: ten[0]}, block=60_000)) == [ten[2]]
+    assert ids(resp.xreadgroup("g", "c", {key: "0"})) == []
+    times = [each["times_delivered"] for each in resp.xpending_range(key, "g", "-", "+", 9)]
+    assert times == [3, 3, 1, 1]
+    assert resp.xack(key, "g", *ten) == 4
+
+
+def test_entries_of_a_consumer_that_died_go_to_another(redis, resp, key, ten):
+    get(resp, "a", key, count=4)
+    assert [id_ for id_, _ in resp.xclaim(key, "g", "b", 0, [ten[1], ten[3], ten[9]])] == [ten[1], ten[3]]
+    assert resp.xclaim(key, "g", "b", 3_600_000, [ten[0]]) == []
+    assert resp.xclaim(key, "g", "c", 0, [ten[3]], justid=True, idle=5_000_000) == [ten[3]]
+    listed = {each["message_id"]: each for each in resp.xpending_range(key, "g", "-", "+", 9)}
+    assert [listed[id_]["consumer"] for id_ in ten[:4]] == [b"a", b"b", b"a", b"c"]
+    assert [listed[id_]["times_delivered"] for id_ in ten[:4]] == [1, 2, 1, 2]
+    assert listed[ten[3]]["time_since_delivered"] >= 5_000_000
+    assert [id_ for id_, _ in resp.xclaim(key, "g", "b", 0, [ten[9]], force=True, retrycount=7)] == [ten[9]]
+    assert resp.xpending_range(key, "g", ten[9], ten[9], 1)[0]["times_delivered"] == 7
+    for call in (resp.xclaim, resp.xautoclaim):
+        with pytest.raises(redis.ResponseError, match="No such key"):
+            call(key, "none", "b", 0, [ten[0]] if call == resp.xclaim else "0")
+
+
+def test_all_idle_entries_go_to_another_page_by_page(resp, key):
+    pipeline = resp.pipeline(transaction=False)
+    for number in range(250):
+        pipeline.xadd(key, {"n": number})
+    every = pipeline.execute()
+    resp.xgroup_create(key, "g", 0)
+    get(resp, "a", key)
+    found, following = list[bytes](), b"0-0"
+    while following != b"0-0" or not found:
+        following, some, _ = resp.xautoclaim(key, "g", "b", 0, following, count=120)
+        found += [id_ for id_, _ in some]
+    assert found == every
+    assert resp.xautoclaim(key, "g", "c", 0, every[100], count=150, justid=True) == every[100:]
+    assert resp.xautoclaim(key, "g", "c", 3_600_000) == [b"0-0", [], []]
+    each = [{"name": b"b", "pending": 100}, {"name": b"c", "pending": 150}]
+    assert resp.xpending(key, "g")["consumers"] == each
+
+
+def test_a_consumer_that_is_deleted_has_nothing_any_more(redis, resp, native, key, ten):
+    assert resp.xgroup_createconsumer(key, "g", "a") == 1
+    get(resp, "a", key, count=3)
+    assert resp.xgroup_createconsumer(key, "g", "a") == 0
+    assert resp.xgroup_delconsumer(key, "g", "b") == 0
+    assert resp.xgroup_delconsumer(key, "g", "a") == 3
+    assert resp.xpending(key, "g")["pending"] == 0
+    assert native.queue(key, "g").depth == 7
+    with pytest.raises(redis.ResponseError, match="No such key"):
+        resp.xgroup_delconsumer(key, "none", "a")
+
+
 # -- waiting -----------------------------------------------------------------------------------------------
 
 
