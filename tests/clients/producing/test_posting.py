@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -189,17 +190,19 @@ def test_a_function_may_post_the_next_record_for_ever(penstock_client, monkeypat
     """Answers that are taken in the middle of a post run after the function that posted, not inside of it."""
     monkeypatch.setattr(LocalChannel, "remote", True)
     penstock_client.create_topic("t")
-    depth = deepest = posted = 0
+    depths: Counter[int] = Counter()  # by thread
+    deepest = posted = 0
     with penstock_client.producer("t") as producer:
 
         def again(outcome):
-            nonlocal depth, deepest, posted
-            depth += 1
-            deepest = max(deepest, depth)
+            nonlocal deepest, posted
+            me = threading.get_ident()
+            depths[me] += 1
+            deepest = max(deepest, depths[me])
             if posted < 3000:
                 posted += 1
                 producer.post(bytes(5000), on_done=again)
-            depth -= 1
+            depths[me] -= 1
 
         for _ in range(40):
             producer.post(bytes(5000), on_done=again)
