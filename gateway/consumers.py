@@ -8,7 +8,7 @@ Contract: reading does not move an offset; `move` does. A consumer that has none
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..broker.errors import UnknownGroup, UnknownPartition
@@ -19,7 +19,7 @@ from ..storage.record import Record, record_runs
 from ..storage.recovery import end_offset_of
 from ..transport.messages import Topic
 from .link import BrokerLink, TopicPlace
-from .reading import read
+from .reading import deleted, read
 
 FETCH_BYTES = 1 << 20
 FEW = 100
@@ -61,17 +61,29 @@ def start(topic: Topic, partition: int, offset: int | None) -> int:
 
 
 class BatchPart(NamedTuple):
-    """The records of a batch from offset `start` on and below `end`."""
+    """The records of a batch from offset `start` on and below `end`, but for those that were deleted."""
 
     partition: int
     batch: Batch
     start: int
     end: int
+    hidden: Sequence[range] = ()
 
     def records(self) -> list[Record]:
         """As records. Raises InvalidBatch."""
         runs = record_runs(self.batch, self.start, self.partition)
-        return [record for run in runs for record in run if record.offset < self.end]
+        found = [record for run in runs for record in run if record.offset < self.end]
+        return [record for record in found if self.shows(record.offset)] if self.hidden else found
+
+    def shows(self, offset: int) -> bool:
+        """Whether the record at an offset was not deleted."""
+        return not any(offset in gap for gap in self.hidden)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all of its records were deleted."""
+        lowest, highest = max(self.start, self.batch.base_offset), min(self.end, end_offset_of(self.batch)) - 1
+        return any(lowest in gap and highest in gap for gap in self.hidden)
 
 
 async def take(
@@ -87,8 +99,11 @@ async def take(
     for place in sorted((TopicPlace(topic, each) for each in starts), key=lambda p: starts[p.partition] - p.end):
         number, start = place.partition, max(starts[place.partition], place.first)
         end = min(place.end, start + left)
+        hidden = await deleted(link, place, start, end)
         async for batch in read(link, place, start, end, most_bytes):
-            found.append(BatchPart(number, batch, start, end))
+            part = BatchPart(number, batch, start, end, hidden)
+            if not part.is_empty:
+                found.append(part)
             nexts[number] = max(nexts[number], min(end_offset_of(batch), end))
             size += batch.batch_bytes
             if size > TAKEN_BYTES_MAX:

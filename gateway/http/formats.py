@@ -59,7 +59,10 @@ def _table(topic: Topic, part: BatchPart) -> pa.RecordBatch:
     batch = part.batch
     batch.origin = Origin(topic.name, part.partition)
     first = batch.first_at(part.start)
-    return batch.arrow(_COLUMNS).slice(first, batch.first_at(part.end) - first)
+    table = batch.arrow(_COLUMNS).slice(first, batch.first_at(part.end) - first)
+    if not part.hidden:
+        return table
+    return table.take([at for at, offset in enumerate(table["offset"].to_pylist()) if part.shows(offset)])
 
 
 def _schema() -> pa.Schema:

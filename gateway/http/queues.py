@@ -153,6 +153,9 @@ async def _read(
     until = loop.time() + timeout_ms / 1000
     while True:
         found, following = await take(call.link, topic, starts, most)
+        if not found and following != starts:
+            starts = following  # all of these were deleted
+            continue
         left = until - loop.time()
         if found or left <= 0 or call.ends:
             return reply_of(call, topic, found, following)

@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 
+import pyarrow as pa
 import pytest
 from penstock.gateway.appending import RecordRun
 from penstock.gateway.sending import _runs
@@ -208,6 +209,24 @@ def test_what_was_removed_is_passed_over(http, key, native):
     native.trim(key, before=3)
     assert http.get(consumer(key)).json()["messages"][0]["value"] == "3"
     assert http.get(messages(key), params={"offset": 5}).json() == {"messages": [], "next": {"0": 5}}
+
+
+def test_deleted_messages_are_left_out(http, key, resp):
+    http.post(messages(key), json=[{"value": str(n)} for n in range(6)])
+    ids = [id_ for id_, _ in resp.xrange(key)]
+    resp.xdel(key, ids[1], ids[2])
+    found = http.get(consumer(key), params={"max_messages": 9}).json()
+    assert [each["value"] for each in found["messages"]] == ["0", "3", "4", "5"]
+    lines = http.get(messages(key), params={"max_messages": 9}, headers={"accept": "application/x-ndjson"}).text
+    assert [json.loads(line)["offset"] for line in lines.splitlines()] == [0, 3, 4, 5]
+    arrow = http.get(
+        messages(key), params={"max_messages": 9}, headers={"accept": "application/vnd.apache.arrow.stream"}
+    ).content
+    assert pa.ipc.open_stream(arrow).read_all()["offset"].to_pylist() == [0, 3, 4, 5]
+    http.post(consumer(key, "commit"), json={"next": {"0": 1}})
+    assert http.get(consumer(key)).json()["messages"][0]["value"] == "3"
+    resp.xdel(key, *ids)
+    assert http.get(consumer(key), params={"max_messages": 9}).json() == {"messages": [], "next": {"0": 6}}
 
 
 def test_runs_are_of_one_partition():
