@@ -123,7 +123,8 @@ class ProducerCore:
         else:
             beside += extras_bytes(key, headers, self.shape) + (0 if queued is None else len(queued.dedup))
             event_us = None if timestamp is None else event_time(timestamp)
-            sender = self._sender_of(key or (None if queued is None else queued.dedup or None), partition)
+            dedup = None if queued is None else queued.dedup or None
+            sender = self._sender_of(dedup if key is None else key, partition)
         gather = sender.gather
         index = len(gather.values)
         if type(value) is not bytes:

@@ -215,6 +215,8 @@ def _failed(error: Exception, methods: Any) -> Reply:
         return _problem(status_of(error), problem_of(error))
     if isinstance(error, (msgspec.DecodeError, UnicodeError, RecursionError)):
         return _problem(400, Problem("invalid_request", str(error), False))
+    if isinstance(error, RecursionError):  # of msgspec
+        return _problem(400, Problem("invalid_request", "the body is nested too deeply", False))
     log.error("a request failed inside the gateway", exc_info=error)
     return _problem(500, Problem("internal", "the gateway failed: its log says how", False))
 

@@ -6,8 +6,8 @@ until it is answered, and begins when everything before it is. While the connect
 read, nothing is read from it; other connections do not notice.
 
 Contract: replies leave in the order of commands. Memory: what one read brings, one command that is not complete, and
-the replies of `OUT_BYTES_MAX` and one command. A peer that stays in the middle of a command, does not read its
-replies, or does not authenticate is cut off by `overdue`.
+the replies of `OUT_BYTES_MAX` and one command, also while they wait for a record before them. A peer that stays in the
+middle of a command, does not read its replies, or does not authenticate is cut off by `overdue`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class RespConnection(asyncio.Protocol):
         self._began = time.monotonic()
         self._commands: deque[list[bytes]] = deque()
         self._replies: deque[Any] = deque()
-        self._out_bytes = 0
+        self._out_bytes = 0  # of replies, those of tickets left out
+        self._is_full = False  # more of them wait than commands may go on for
         self._transaction = QueuedCommands(command_bytes)
         self._task: asyncio.Task[None] | None = None
         self._answered: asyncio.Future[None] | None = None  # waits until no reply waits
@@ -97,6 +98,9 @@ class RespConnection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        if self._last:  # it was closed before it was made
+            transport.abort()
+            return
         transport.set_write_buffer_limits(OUT_BYTES_MAX)
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) and name else "unix"
@@ -138,13 +142,16 @@ class RespConnection(asyncio.Protocol):
 
     def cut(self) -> None:
         """Close at once."""
-        self._transport.abort()
+        self._last = True
+        if self._transport is not None:
+            self._transport.abort()
 
     def drain(self) -> None:
         """Close once everything that was received is answered. What waits for records finds none."""
         self._last = True
-        self._wait_no_more()
-        self._run()
+        if self._transport is not None:
+            self._wait_no_more()
+            self._run()
 
     def blocks(self, waits: bool) -> None:
         """See RespSession."""
@@ -161,6 +168,8 @@ class RespConnection(asyncio.Protocol):
         """See Told: a batch with tickets of this connection is settled."""
         self._flush()
         self._finish()
+        if self._is_full:
+            asyncio.get_running_loop().call_soon(self._run)  # later: this may be inside of a command
 
     # -- what handlers do (see RespSession) -----------------------------------------------------------------------
 
@@ -192,16 +201,17 @@ class RespConnection(asyncio.Protocol):
     def _run(self) -> None:
         """Run commands until one holds the connection, and send what can be sent."""
         commands = self._commands
-        while commands and self._task is None and not self._unread:
+        while commands and self._task is None and not self._unread and self._out_bytes <= OUT_BYTES_MAX:
             self._execute(commands.popleft())
             if self._out_bytes > FLUSH_BYTES:
                 self._flush()
+        self._is_full = self._out_bytes > OUT_BYTES_MAX
         if self._requests.error and not commands and self._task is None and not self._last:
             self._reply(replies.error(f"ERR {self._requests.error}"))
             self._last = True
         self._flush()
         self._finish()
-        self._read(not (commands or self._unread or self._last))
+        self._read(not (commands or self._unread or self._is_full or self._last))
 
     def _read(self, wanted: bool) -> None:
         """Read from the peer, or let it wait. One that has nothing to run is read, so that its end is noticed."""
@@ -294,13 +304,13 @@ class RespConnection(asyncio.Protocol):
             head = waiting[0]
             if type(head) is bytes:
                 out.append(head)
+                self._out_bytes -= len(head)
             elif head.batch.settled:
                 out.append(head.reply())
             else:
                 break
             waiting.popleft()
         if out:
-            self._out_bytes = 0
             self._transport.write(b"".join(out))
         if not waiting and self._answered is not None and not self._answered.done():
             self._answered.set_result(None)

@@ -233,3 +233,17 @@ def test_a_client_that_does_not_know_how_keys_choose_partitions_sends_none(clien
     monkeypatch.delitem(PARTITIONERS, "murmur2")
     with pytest.raises(UnsupportedVersion, match="by 'murmur2', which this client does not know: upgrade it"):
         client.producer(topic)
+
+
+@pytest.mark.parametrize("partitioner", PARTITIONERS)
+def test_an_empty_key_is_a_key_and_goes_where_its_hash_says(client, topic, partitioner):
+    client.create_topic(topic, partitions=16, partitioner=partitioner)
+    expected = PARTITIONERS[partitioner].of(b"", 16)
+    with client.producer(topic) as producer:
+        for number in range(3):
+            producer.send(b"%d" % number, key=b"")
+            producer.send(b"%d with a dedup key" % number, key=b"", dedup=b"%d" % number)
+        producer.send_many([b"3", b"4"], keys=[b"", b""])
+    records = client.read(topic, expected, 0)
+    assert {record.key for record in records} == {b""}
+    assert [int(record.value[:1]) for record in records] == [0, 0, 1, 1, 2, 2, 3, 4]

@@ -35,6 +35,7 @@ def refused(answer, status: int, code: str, *, retryable: bool = False) -> str:
         b'{"value": "a", "headers": {"a": "1"}, "headers_base64": {"a": "YQ=="}}', b'{"value": "a", "headers": 1}',
         b'{"value_base64": "YQ==", "json": 1}', b'{"value": "a", "partition": -1}',
         b'{"value": "a", "timestamp": 1e300}',
+        b'{"json": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", b"[[]," * 100_000,
     ],
 )  # fmt: skip
 def test_a_malformed_message_is_400(http, key, body):

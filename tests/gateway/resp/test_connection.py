@@ -106,6 +106,49 @@ def test_replies_larger_than_the_questions_stop_the_rest(connected):
     assert not transport.reads
 
 
+class Held:
+    """A record on its way, as a Ticket."""
+
+    def __init__(self) -> None:
+        self.batch = self
+        self.settled = False
+
+    def reply(self) -> bytes:
+        return b":0\r\n"
+
+
+def test_replies_behind_a_record_on_its_way_stop_the_rest_until_it_is_settled(connected):
+    connection, transport = connected
+    text = b"x" * 60_000
+    echo = b"*2\r\n$4\r\nECHO\r\n$60000\r\n" + text + b"\r\n"
+    held = Held()
+
+    async def lives() -> None:
+        connection._replies.append(held)
+        for _ in range(100):
+            connection.data_received(echo)
+        assert transport.out == b""
+        assert not transport.reads
+        waiting = sum(len(reply) for reply in connection._replies if reply is not held)
+        assert OUT_BYTES_MAX < waiting < OUT_BYTES_MAX + 2 * len(echo)
+        held.settled = True
+        connection.settled()
+        while not transport.reads:
+            await asyncio.sleep(0)
+
+    asyncio.run(lives())
+    assert transport.out == b":0\r\n" + b"$60000\r\n%s\r\n" % text * 100
+
+
+@pytest.mark.parametrize("ends", ["drain", "cut"])
+def test_a_connection_that_is_closed_before_it_is_made_ends_when_it_is(clock, ends):
+    requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
+    connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, lambda _: None), Transport()
+    getattr(connection, ends)()
+    connection.connection_made(transport)
+    assert transport.closed
+
+
 def test_a_command_has_to_be_complete_in_time(connected, clock):
     connection, _ = connected
     assert not connection.overdue(clock[0] + 1e9)
