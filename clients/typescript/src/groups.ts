@@ -12,7 +12,7 @@ import { countWords, FOLLOW_MS, unlessAborted, type WaitOptions, waiting, waitWo
 
 /** How a group is made. */
 export interface CreateGroupOptions {
-  /** It begins behind this id: `0` for all entries, `$` for those to come. A gateway takes these two. Default: `0`. */
+  /** It begins behind this id: `0` for all entries, `$` for those to come. Default: `0`. */
   readonly start?: string;
   /** Whether a stream that is not there is made. Default: true. */
   readonly makeStream?: boolean;
@@ -20,7 +20,7 @@ export interface CreateGroupOptions {
 
 /** How a consumer reads. */
 export interface GroupReadOptions extends WaitOptions {
-  /** Entries are acknowledged as they are delivered. Redis alone has it. */
+  /** Entries are acknowledged as they are delivered. */
   readonly noAck?: boolean;
   /** The consumer's own entries behind this id, instead of new ones. */
   readonly after?: string;
