@@ -222,6 +222,7 @@ class LogWriter(LogTail):
                 self._leave_clean_mark()
         finally:
             self.closed, self.ready = True, False
+            self.on_first = None  # a board, which is unmapped when it is dropped
             self.close_segments()
             if self._reader is not None:
                 self._reader.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from penstock.spark import java
 from penstock.spark.errors import MissingJava
-from penstock.storage.errors import MissingLibrary
+from penstock.storage.errors import MissingLibrary, way_to_install
 
 
 def install(home: Path, says: str) -> Path:
@@ -53,7 +53,7 @@ def test_none_is_an_error_that_names_the_places_the_older_ones_and_the_way_out(t
 
 def test_what_keeps_spark_from_starting_is_one_sentence_and_pyspark_comes_first(monkeypatch):
     monkeypatch.setattr(java, "find_spec", lambda name: None)
-    assert java.missing().endswith("pip install 'penstock[spark]'")
+    assert java.missing().endswith(f"not installed: {way_to_install('spark')}")
     with pytest.raises(MissingLibrary):
         java.check()
 
