@@ -43,14 +43,11 @@ from .arguments.quantities import (
     start_time,
 )
 from .connection.connection import Connection, Question
-from .connection.steps import Pause, Steps
+from .connection.steps import Steps
 from .errors import InvalidArgument
 from .reading.readable import checked_records, readable
 
 READ_BYTES = 1 << 20
-
-MADE_S, MADE_LOOK_S = 5.0, 0.005
-"""For a topic that another request makes to be committed, and how often to look."""
 
 
 class Verbs:
@@ -79,23 +76,11 @@ class Verbs:
         except TopicExists:
             if question.times_sent < 2 and not if_missing:
                 raise
-            found = yield from self._made_meanwhile(name, deadline)
+            found = yield from self.connection.find_topic(name, deadline)
             if if_missing:
                 _check_same(found, partitions, given)
             return found
         return made.topics[0]
-
-    def _made_meanwhile(self, name: str, deadline: float) -> Steps[Topic]:
-        """A topic that exists: if another request makes it right now, it can be found once that is committed."""
-        clock = self.connection.clock
-        until = min(clock() + MADE_S, deadline)
-        while True:
-            try:
-                return (yield from self.connection.find_topic(name, deadline))
-            except UnknownTopic:
-                if clock() >= until:
-                    raise
-                yield Pause(clock() + MADE_LOOK_S)
 
     def topics(self, names: list[str]) -> Steps[list[Topic]]:
         """All topics, or those named, each once."""

@@ -19,7 +19,7 @@ from ....transport.messages import (  # fmt: skip
     Done,
 )
 from ....transport.messages import Topics as TopicsMessage
-from ...errors import InvalidRequest, UnknownTopic
+from ...errors import InvalidRequest, TopicExists, UnknownTopic
 from ..logs.catalogue import CatalogueState
 from ..logs.log_registry import LogRegistry
 from ..logs.overlay import Overlay
@@ -65,13 +65,18 @@ class Administration:
         self._growing: set[bytes] = set()  # topics whose new partitions are being made
 
     def create(self, peer: Peer, message: CreateTopic, payload: Payload, now: Now) -> Work:
-        """Make the logs, then log the topic. Raises InvalidTopic, InvalidSettings, TopicExists, LimitReached."""
+        """Make the logs, then log the topic. Raises InvalidTopic, InvalidSettings, LimitReached."""
         check_topic_name(message.name)
         settings = topic_settings.parse(message.settings)
-        yield from self._maker.make(
-            message.name, message.partitions, settings, now,
-            lambda topic: self._answer(peer, message.request, topic), refusing(self._port, peer, message.request),
-        )  # fmt: skip
+        refuse = refusing(self._port, peer, message.request)
+        try:
+            yield from self._maker.make(
+                message.name, message.partitions, settings, now,
+                lambda topic: self._answer(peer, message.request, topic), refuse,
+            )  # fmt: skip
+        except TopicExists as error:  # told once the topic is committed, so that who hears of it can use it
+            exists = error
+            self._catalogue.barrier(Gather(lambda: refuse(exists), refuse))
 
     def alter(self, peer: Peer, message: AlterTopic, payload: Payload, now: Now) -> Work:
         """Change settings, grow. Raises InvalidSettings, InvalidRequest."""
