@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from penstock.broker import ServeConfig
+from penstock.broker import ServeConfig, frugal_files
 from penstock.broker.frugal_files import LOG_FILES, FrugalFiles, connection_room
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
@@ -24,20 +24,25 @@ from support.raw_client import RawClient
 BATCH = bytes(encode([b"x"]))
 
 
+IN_USE = 20
+
+
 @pytest.fixture
-def in_use() -> Iterator[int]:
-    """How many descriptors are in use, with none free below the last one."""
+def shift(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Files count from IN_USE on: this process has `shift` descriptors more, with none free below the last one."""
     last = max(map(int, os.listdir("/proc/self/fd")))
     held = [os.open(os.devnull, os.O_RDONLY)]
     while held[-1] < last:
         held.append(os.dup(held[0]))
-    yield held[-1] + 1
+    beyond, lowest = held[-1] + 1 - IN_USE, frugal_files._lowest_free
+    monkeypatch.setattr(frugal_files, "_lowest_free", lambda: (lowest() or 0) - beyond)
+    yield beyond
     for descriptor in held:
         os.close(descriptor)
 
 
-def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Path, in_use: int):
-    files = FrugalFiles((in_use + 8) * 8 // 5, always="/none/")  # three eighths are left to others
+def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Path, shift: int):
+    files = FrugalFiles((IN_USE + 8) * 8 // 5, always="/none/")  # three eighths are left to others
     opened = []
     with pytest.raises(StorageFull, match="ulimit"):
         opened.extend(files.create(f"{tmp_path}/{number}") for number in range(100))
@@ -49,8 +54,8 @@ def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Pa
         file.close()
 
 
-def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path, in_use: int):
-    files = FrugalFiles((in_use + 8) * 8 // 5, always="/none/")
+def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path, shift: int):
+    files = FrugalFiles((IN_USE + 8) * 8 // 5, always="/none/")
     convenient, opened = [], []
     with pytest.raises(StorageFull):
         convenient.extend(files.create(f"{tmp_path}/{number}") for number in range(100))
@@ -69,20 +74,20 @@ def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path, i
         file.close()
 
 
-def test_another_log_is_counted_beside_those_that_have_to_open_their_files_yet(in_use: int):
-    files = FrugalFiles(limit := (in_use + 20) * 2, always="/none/")
+def test_another_log_is_counted_beside_those_that_have_to_open_their_files_yet(shift: int):
+    files = FrugalFiles(limit := (IN_USE + 20) * 2, always="/none/")
     most = limit - limit // 4 - 2 * (limit // 16)
-    room = (most - in_use - 1) // 2
+    room = (most - IN_USE - 1) // 2
     files.check_log(room)
     with pytest.raises(StorageFull, match=f"cannot open another log: this process may have {limit} open files"):
         files.check_log(room + 1)
 
 
-def test_the_metadata_log_opens_its_files_and_rolls_when_no_other_log_may_be_opened(tmp_path: Path, in_use: int):
+def test_the_metadata_log_opens_its_files_and_rolls_when_no_other_log_may_be_opened(tmp_path: Path, shift: int):
     (tmp_path / "metadata").mkdir()
     for name in ("there", "metadata/there", "metadata/index"):
         (tmp_path / name).touch()
-    files = FrugalFiles((in_use + 20) * 2, always=f"{tmp_path}/metadata/")
+    files = FrugalFiles((IN_USE + 20) * 2, always=f"{tmp_path}/metadata/")
     opened = []
 
     for write in (True, False):
@@ -94,13 +99,13 @@ def test_the_metadata_log_opens_its_files_and_rolls_when_no_other_log_may_be_ope
         file.close()
 
 
-def test_connections_leave_the_place_of_the_metadata_log(tmp_path: Path):
+def test_connections_leave_the_place_of_the_metadata_log(tmp_path: Path, shift: int):
     limit = 400
     files, room = FrugalFiles(limit, always=f"{tmp_path}/"), connection_room(limit)
     last = next(number for number in range(limit, 0, -1) if room.take(number))
     held = os.open(os.devnull, os.O_RDONLY)
     opened = [held]
-    while opened[-1] < last:
+    while opened[-1] - shift < last:
         opened.append(os.dup(held))
     written = [files.create(f"{tmp_path}/{number}") for number in range(2 * LOG_FILES)]
     with pytest.raises(StorageFull, match="the last 40 are for"):
