@@ -17,7 +17,8 @@ TREE = Path(__file__).resolve().parents[2]
 class InterruptAt:
     """Inside its `with`, the nth of these moments raises KeyboardInterrupt in this thread; it counts them all.
 
-    `inside`: only moments in these folders of the tree and below count.
+    `inside`: only moments in these folders of the tree and below count. The collector rests meanwhile: what it frees of
+    earlier tests is no moment of this one.
     """
 
     def __init__(self, nth: int, inside: tuple[str, ...] = ("",)) -> None:
@@ -42,11 +43,15 @@ class InterruptAt:
             raise KeyboardInterrupt
 
     def __enter__(self) -> InterruptAt:
+        self._collects = gc.isenabled()
+        gc.disable()
         sys.setprofile(self._see)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        if self._collects:
+            gc.enable()
 
 
 class ExpectedInterrupt(InterruptAt):
