@@ -116,6 +116,7 @@ ORDER = {
             "users",
             "config",
             "tls",
+            "lingering",
             "listening",
             "append_times",
             "appending",

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from ..lingering import linger
 from .problems import Problem
 
 HEAD_BYTES_MAX = 64 << 10
@@ -62,6 +63,7 @@ class HttpConnection(HttpToolsProtocol):
         self._idle_bytes = 0  # since anything was complete
         self._went_on = False
         self._running: RequestResponseCycle | None = None
+        self._ended = False  # it lingers
 
     # -- asyncio ------------------------------------------------------------------------------------------
 
@@ -82,9 +84,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._running is not None:  # uvicorn tells the newest request alone
-            self._running.disconnected = True
-            self._running.message_event.set()
+        self._leave()
         self._open_ones.discard(self)
         self._closed()
 
@@ -104,6 +104,8 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse(431, "head_too_large", f"the head of a request has at most {HEAD_BYTES_MAX} bytes")
             return
         super().on_headers_complete()
+        if not self.cycle.keep_alive:
+            self.cycle.transport = cast("Any", _LastAnswer(self.transport, self.end))
         if len(self.pipeline) > PIPELINE_MAX:
             self.cut()
 
@@ -118,6 +120,23 @@ class HttpConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._went_on, self._due = True, NEVER
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if not self._ended:
+            super().on_response_complete()
+
+    def end(self) -> None:
+        """Close once the peer has read what was written."""
+        if not self._ended:
+            self._ended, self._due = True, NEVER
+            self._leave()
+            linger(self.transport, self)
+
+    def _leave(self) -> None:
+        """Tell the request that runs, as uvicorn tells the newest alone."""
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
 
     # -- from the door --------------------------------------------------------------------------------------
 
@@ -138,6 +157,15 @@ class HttpConnection(HttpToolsProtocol):
         """Answer a request that cannot be read, and close."""
         body = msgspec.json.encode(Problem(code, message, False))
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        if not self.transport.is_closing():
+        if not (self._ended or self.transport.is_closing()):
             self.transport.write(STATUS_LINE[status] + head + body)
-            self.transport.close()
+            self.end()
+
+
+class _LastAnswer:
+    """The socket as the last request of a connection sees it: an answer may come before all of the body is read."""
+
+    def __init__(self, transport: Any, end: Callable[[], None]) -> None:
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+        self.close = end

@@ -23,6 +23,7 @@ from typing import Any
 from ...storage.errors import Error
 from ..appending import Told
 from ..authorization import ANYONE, Principal
+from ..lingering import linger
 from . import replies
 from .command import Command, Door
 from .parsing import RequestLimits
@@ -91,6 +92,7 @@ class RespConnection(asyncio.Protocol):
         self._reads = True
         self._unread = False  # the peer does not read
         self._last = False  # take no further command
+        self._sends_on = False  # the peer may send more than is read
         self._cut_at = NEVER
         self._transport: Any = None
 
@@ -148,7 +150,7 @@ class RespConnection(asyncio.Protocol):
 
     def drain(self) -> None:
         """Close once everything that was received is answered. What waits for records finds none."""
-        self._last = True
+        self._last, self._sends_on = True, False
         if self._transport is not None:
             self._wait_no_more()
             self._run()
@@ -186,7 +188,7 @@ class RespConnection(asyncio.Protocol):
         self._begin()
 
     def close_after_replies(self) -> None:
-        self._last = True
+        self._last = self._sends_on = True
         self._commands.clear()
 
     def _begin(self) -> None:
@@ -208,10 +210,10 @@ class RespConnection(asyncio.Protocol):
         self._is_full = self._out_bytes > OUT_BYTES_MAX
         if self._requests.error and not commands and self._task is None and not self._last:
             self._reply(replies.error(f"ERR {self._requests.error}"))
-            self._last = True
+            self._last = self._sends_on = True
         self._flush()
-        self._finish()
         self._read(not (commands or self._unread or self._is_full or self._last))
+        self._finish()
 
     def _read(self, wanted: bool) -> None:
         """Read from the peer, or let it wait. One that has nothing to run is read, so that its end is noticed."""
@@ -317,5 +319,10 @@ class RespConnection(asyncio.Protocol):
 
     def _finish(self) -> None:
         """Close when that was to be done and everything is answered."""
-        if self._last and not self._replies and self._task is None and not self._commands:
+        if not self._last or self._replies or self._task is not None or self._commands:
+            return
+        if self._sends_on:
+            self._cut_at = NEVER
+            linger(self._transport, self)
+        else:
             self._transport.close()

@@ -27,6 +27,7 @@ class Transport:
     def __init__(self) -> None:
         self.written = b""
         self.closed = self.aborted = False
+        self.protocol: asyncio.BaseProtocol | None = None
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -36,6 +37,21 @@ class Transport:
 
     def abort(self) -> None:
         self.aborted = True
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol | None:
+        return self.protocol
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.closed = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def is_closing(self) -> bool:
         return self.closed or self.aborted

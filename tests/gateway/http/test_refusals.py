@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from types import SimpleNamespace
 from typing import cast
+from urllib.parse import urlsplit
 
 import pytest
 from penstock.broker import errors as broker_errors
@@ -172,3 +174,28 @@ def test_every_error_of_penstock_has_a_status_that_is_documented():
 def test_a_problem_says_whether_waiting_helps():
     assert problem_of(client_errors.TimedOut("late")) == Problem("timed_out", "late", True)
     assert problem_of(errors.Poisoned("gone")) == Problem("poisoned", "gone", False)
+
+
+LARGE = b"POST /api/v1/queues/q/messages HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: %s\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (LARGE % b"application/json" + b"content-length: 99999999\r\n\r\n", 413),
+        (LARGE % b"text/xml" + b"content-length: 99999999\r\n\r\n", 415),
+        (LARGE % b"text/plain" + b"a: ", 431),
+        (b"*1\r\n", 400),
+    ],
+)
+def test_a_client_that_still_sends_reads_why_it_was_refused(gateway, head, status):
+    url = urlsplit(gateway.http_url)
+    with socket.create_connection((url.hostname, url.port), timeout=30) as peer:
+        peer.sendall(head)
+        for _ in range(30):
+            peer.sendall(b"x" * (1 << 20))
+        answer = b""
+        while data := peer.recv(1 << 16):
+            answer += data
+    assert answer.startswith(b"HTTP/1.1 %d " % status), answer
+    assert answer.count(b"HTTP/1.1") == 1

@@ -21,7 +21,8 @@ class Transport:
 
     def __init__(self) -> None:
         self.out = b""
-        self.reads, self.closed = True, False
+        self.reads, self.closed, self.ended = True, False, False
+        self.protocol: asyncio.BaseProtocol | None = None
 
     def set_write_buffer_limits(self, high: int) -> None:
         self.limit = high
@@ -43,6 +44,21 @@ class Transport:
 
     def close(self) -> None:
         self.closed = True
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol | None:
+        return self.protocol
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def abort(self) -> None:
         self.closed = True
@@ -161,6 +177,15 @@ def test_a_command_has_to_be_complete_in_time(connected, clock):
     assert not connection.overdue(clock[0] + 1e9)
 
 
+def ends(connection: RespConnection, data: bytes) -> None:
+    """The last bytes of a connection, which lingers."""
+
+    async def receive() -> None:
+        connection.data_received(data)
+
+    asyncio.run(receive())
+
+
 NO_REQUESTS = [
     b"*100000000\r\n",
     b"*1\r\n$2147483648\r\n",
@@ -172,16 +197,25 @@ NO_REQUESTS = [
 @pytest.mark.parametrize("data", NO_REQUESTS)
 def test_what_is_no_request_is_answered_once_and_ends_the_connection(connected, data):
     connection, transport = connected
-    connection.data_received(b"PING\r\n" + data)
+    ends(connection, b"PING\r\n" + data)
     assert transport.out.startswith(b"+PONG\r\n-ERR Protocol error")
     assert transport.out.count(b"\r\n") == 2
-    assert transport.closed
+    assert (transport.ended, transport.closed, transport.reads) == (True, False, True)
 
 
 def test_quit_ends_it_and_what_comes_behind_does_not_run(connected):
     connection, transport = connected
-    connection.data_received(b"QUIT\r\nPING\r\n")
-    assert (transport.out, transport.closed) == (b"+OK\r\n", True)
+    ends(connection, b"QUIT\r\nPING\r\n")
+    assert (transport.out, transport.ended, transport.reads) == (b"+OK\r\n", True, True)
+    assert not connection.overdue(1e9)
+
+
+def test_a_connection_that_lingers_closes_when_the_door_does(connected):
+    connection, transport = connected
+    ends(connection, b"QUIT\r\n")
+    assert not transport.closed
+    connection.drain()
+    assert transport.closed
 
 
 def test_what_came_before_the_end_of_the_stream_is_answered(connected):
@@ -250,6 +284,14 @@ def received(peer: socket.socket) -> bytes:
 def test_http_is_refused(peer):
     peer.sendall(b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nPING\r\n")
     assert received(peer) == b"-ERR Protocol error: this port speaks RESP, not HTTP\r\n"
+
+
+@pytest.mark.parametrize("data", [b"QUIT\r\n", b"*1\r\n$99999999\r\n", b"*1\r\n:1\r\n"], ids=["quit", "large", "kind"])
+def test_a_peer_that_still_sends_reads_the_last_reply(peer, data):
+    peer.sendall(data)
+    for _ in range(20):
+        peer.sendall(bytes(1 << 20))
+    assert received(peer)[:5] in (b"+OK\r\n", b"-ERR ")
 
 
 def test_a_peer_that_closes_its_half_is_answered(peer, key):
