@@ -5,7 +5,8 @@
 
 Idea: a role is a process of its own. It is forked while the broker starts, before the conductor has a thread, a
 socket or a ZeroMQ context, so six of them cost what one import costs; then it waits for Go.
-Contract: a role whose conductor is gone sees the end of its pipe, which is a Stop.
+Contract: a role whose conductor is gone sees the end of its pipe, which is a Stop. What a role writes to standard
+error goes to memory of its own: RoleFailed quotes the end of it, and the conductor passes it all on when the role ends.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ PROGRESS_S = 0.05
 
 END_S = 2.0
 """How long a role may take to end once its conductor lets go of it."""
+
+LAST_WORDS = 2000
+"""Characters of a role's standard error in the message of RoleFailed."""
 
 
 class Go(Struct, tag=True, frozen=True):
@@ -97,7 +101,11 @@ class Conductor:
         self._stopped = False
 
     def say(self, event: Event) -> None:
-        self._events.write(msgspec.json.encode(event) + b"\n")
+        """Tell the conductor. Raises SystemExit if it is gone."""
+        try:
+            self._events.write(msgspec.json.encode(event) + b"\n")
+        except BrokenPipeError:
+            raise SystemExit(1) from None
 
     def progress(self, records: int) -> None:
         """Report progress, unless it was just reported."""
@@ -135,7 +143,7 @@ def _play(part: Part, conductor: Conductor) -> NoReturn:
         code = 0
     except Error as error:
         conductor.say(Failed(error.code, error.message))
-    except (BrokenPipeError, KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit):
         pass  # the conductor is gone, or was told by the same signal
     except BaseException:
         traceback.print_exc()
@@ -166,11 +174,14 @@ class Role:
         self.seconds = 0.0
         self.done = False
         self._rest = b""
+        self._errors = os.memfd_create(name)
         (orders, self._orders), (self._events, events) = os.pipe(), os.pipe()
         self._pid = _fork()
         if not self._pid:
             for role in (self, *siblings):
                 role.close_pipes()
+            os.dup2(self._errors, 2)
+            sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
             _play(part, Conductor(orders, events))
         os.close(orders)
         os.close(events)
@@ -181,16 +192,19 @@ class Role:
         return self._events
 
     def tell(self, order: Go | Stop) -> None:
+        """Send an order. Raises the role's error if it has ended before it was done; without orders it may be done."""
         try:
             os.write(self._orders, msgspec.json.encode(order) + b"\n")
-        except BrokenPipeError as error:
-            raise RoleFailed(f"{self.name} ended before it was done") from error
+        except BrokenPipeError:
+            while not self.done:
+                select.select([self], [], [])
+                self.hear()
 
     def hear(self) -> None:
         """Take the role's messages. Raises the role's error."""
         said = os.read(self._events, 1 << 16)
         if not said and not self.done:
-            raise RoleFailed(f"{self.name} ended before it was done; what it wrote to standard error says why")
+            raise RoleFailed(f"{self.name} ended before it was done, {self._why()}")
         *lines, self._rest = (self._rest + said).split(b"\n")
         for line in lines:
             self._take(_EVENTS.decode(line))
@@ -206,6 +220,17 @@ class Role:
             case Failed(code, message):
                 raise Error.by_code.get(code, DemoError)(f"{self.name}: {message}")
 
+    def _why(self) -> str:
+        """How the process ended, and the end of what it wrote to standard error. Leaves it for `end` to reap."""
+        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None, "it was waited for"
+        how = "with exit code" if ended.si_code == os.CLD_EXITED else "by signal"
+        wrote = self._wrote().strip()[-LAST_WORDS:]
+        return f"{how} {ended.si_status}: {wrote or 'it wrote nothing to standard error'}"
+
+    def _wrote(self) -> str:
+        return os.pread(self._errors, os.fstat(self._errors).st_size, 0).decode(errors="replace")
+
     def kill(self) -> None:
         """Kill it in the middle of its work. It reports nothing more."""
         os.kill(self._pid, signal.SIGKILL)
@@ -216,12 +241,14 @@ class Role:
         os.close(self._events)
 
     def end(self) -> None:
-        """End the process: without its pipes a role ends by itself, or it is killed."""
+        """End the process: without its pipes a role ends by itself, or it is killed. Pass its standard error on."""
         self.close_pipes()
         deadline = time.monotonic() + END_S
         while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
             if time.monotonic() > deadline:
                 os.kill(self._pid, signal.SIGKILL)
                 os.waitpid(self._pid, 0)
-                return
+                break
             time.sleep(0.01)
+        sys.stderr.write(self._wrote())
+        os.close(self._errors)

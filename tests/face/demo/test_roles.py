@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -77,6 +78,54 @@ def test_a_role_that_ends_early_is_missed(start: Start) -> None:
     role = start(lambda conductor: None)
     with pytest.raises(RoleFailed, match="role 0 ended before it was done"):
         hear_until(role, lambda: False)
+
+
+def test_what_a_role_wrote_is_quoted_when_it_ends_early_and_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    def part(conductor: Conductor) -> None:
+        raise RuntimeError("no flights today")
+
+    role = Role("role", part, [])
+    with pytest.raises(RoleFailed, match=r"(?s)ended before it was done, with exit code 1: .*no flights today$"):
+        hear_until(role, lambda: False)
+    role.end()
+    assert capsys.readouterr().err.endswith("RuntimeError: no flights today\n")
+
+
+def test_a_role_that_is_killed_by_another_says_by_which_signal(start: Start) -> None:
+    role = start(lambda conductor: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(RoleFailed, match="by signal 9: it wrote nothing to standard error"):
+        hear_until(role, lambda: False)
+
+
+def test_a_broken_pipe_of_a_role_s_own_is_no_conductor_gone(start: Start) -> None:
+    def part(conductor: Conductor) -> None:
+        raise BrokenPipeError("the broker hung up")
+
+    role = start(part)
+    with pytest.raises(RoleFailed, match="the broker hung up"):
+        hear_until(role, lambda: False)
+
+
+def test_a_role_that_is_done_may_be_told_to_stop(start: Start) -> None:
+    role = start(lambda conductor: conductor.say(RoleDone(3, 0.5)))
+    wait_for_end(role)
+    role.tell(Stop())
+    assert (role.done, role.records) == (True, 3)
+    role.tell(Stop())
+
+
+def test_an_order_to_a_role_that_failed_raises_the_error_of_the_role(start: Start) -> None:
+    def part(conductor: Conductor) -> None:
+        raise UnknownTopic("topic 't' does not exist")
+
+    role = start(part)
+    wait_for_end(role)
+    with pytest.raises(UnknownTopic, match="role 0: topic 't' does not exist"):
+        role.tell(Stop())
+
+
+def wait_for_end(role: Role) -> None:
+    os.waitid(os.P_PID, role._pid, os.WEXITED | os.WNOWAIT)
 
 
 def test_roles_end_when_their_conductor_lets_go(start: Start) -> None:
