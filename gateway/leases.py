@@ -14,12 +14,14 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msgspec import structs
 
 from ..clients.connection.connection import expect
 from ..clients.errors import TimedOut
+from ..clients.queues.claiming import ClaimPlan
+from ..clients.queues.claiming import claim as claim_pages
 from ..storage.errors import Error, InvalidBatch
 from ..transport.messages import Answer
 from ..transport.queue_messages import (
@@ -41,16 +43,11 @@ from ..transport.queue_messages import (
 from .asking import Asked, ask
 from .link import BrokerLink, TopicPlace
 
-N = TypeVar("N", ListPending, Claim)
-
 WAIT_S = 30.0
 """The longest that one request waits at the broker."""
 
 LEASE_RECORDS_MAX = 100_000
 """As the broker has it."""
-
-CLAIMED_MAX = 100
-"""Records that one request claims; more go in several."""
 
 SETTLED_MAX = 1 << 14
 """Records that one request settles; more go in several."""
@@ -270,21 +267,14 @@ async def claim(link: BrokerLink, place: TopicPlace, wanted: Claim, most: int) -
     Returns the answers, with their batches. Raises UnknownGroup.
     """
     found: list[tuple[Leased, bytes]] = []
-    named, left, offset = list(wanted.offsets), most, wanted.offset
-    while offset >= 0 and left > 0 and (named or not wanted.offsets):
-        part = structs.replace(wanted, offsets=named[:CLAIMED_MAX], offset=offset, max_records=min(left, CLAIMED_MAX))
-        answer, payload = await ask(
-            link.driver, partial(_numbered, part), Leased, f"claiming records of topic {place.topic.name}"
-        )
-        found.append((answer, payload))
-        left -= 0 if named else sum(count for _, count, _ in answer.runs)
-        if wanted.offsets:
-            beyond = named[CLAIMED_MAX:]
-            named = [each for each in named[:CLAIMED_MAX] if 0 <= answer.next_offset <= each] + beyond
-        else:
-            offset = answer.next_offset
+    named = {place.partition: list(wanted.offsets)} if wanted.offsets else None
+    plan = ClaimPlan(wanted, named, (place.partition, wanted.offset), most, place.partition + 1)
+    steps = claim_pages(
+        link.driver.connection, place.topic.name, plan, lambda answer, payload, _: found.append((answer, payload))
+    )
+    await link.driver.run(steps)
     return found
 
 
-def _numbered(wanted: N, request: int) -> N:
+def _numbered(wanted: ListPending, request: int) -> ListPending:
     return structs.replace(wanted, request=request)

@@ -9,15 +9,16 @@ Contract: records keep their order within a partition. An error stops it, and wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from ..broker.errors import UnknownTopic
 from ..clients.producing.queued import Queued
-from ..transport.messages import Topic
 from .appending import Appender, RecordRun, SharedBatch
 from .authorization import Principal
 from .link import BrokerLink
+
+T = TypeVar("T")
 
 FEW = 64
 """Records of one request that join others."""
@@ -60,24 +61,24 @@ class _Waiting:
             self.done.set_result(None)
 
 
-async def _topic(link: BrokerLink, name: str, create: bool) -> tuple[Topic, bool]:
-    """The topic `name`, and whether it was looked up just now."""
+async def _appending(
+    link: BrokerLink, principal: Principal, name: str, act: Callable[[Appender], Awaitable[T]], *, create: bool
+) -> T:
+    """Have `act` append to a topic, once more if it turns out to be gone and is there again."""
     known = link.known_topic(name)
-    return (known, False) if known is not None else (await link.topic_to_append(name, create=create), True)
+    if known is not None:
+        try:
+            return await act(link.appender(principal, known))
+        except UnknownTopic:
+            pass  # it was deleted, and with it what was appended
+    return await act(link.appender(principal, await link.topic_to_append(name, create=create)))
 
 
 async def append_few(
     link: BrokerLink, principal: Principal, name: str, records: Sequence[Outgoing], *, create: bool
 ) -> list[RecordPlace]:
     """Append records in shared batches. Raises what a producer raises."""
-    topic, fresh = await _topic(link, name, create)
-    try:
-        return await _join(link.appender(principal, topic), records)
-    except UnknownTopic:
-        if fresh:
-            raise
-        topic = await link.topic_to_append(name, create=create)  # it was deleted, and with it what was appended
-        return await _join(link.appender(principal, topic), records)
+    return await _appending(link, principal, name, lambda appender: _join(appender, records), create=create)
 
 
 async def _join(appender: Appender, records: Sequence[Outgoing]) -> list[RecordPlace]:
@@ -114,14 +115,10 @@ async def append_values(
     partition: int | None, *, create: bool,
 ) -> list[RecordRun]:  # fmt: skip
     """Append records that have no more than a value and a key. As `append_all`."""
-    topic, fresh = await _topic(link, name, create)
-    try:
-        return _runs(await link.appender(principal, topic).append_many(values, keys, partition))
-    except UnknownTopic:
-        if fresh:
-            raise
-        topic = await link.topic_to_append(name, create=create)
-        return _runs(await link.appender(principal, topic).append_many(values, keys, partition))
+    places = await _appending(
+        link, principal, name, lambda appender: appender.append_many(values, keys, partition), create=create
+    )
+    return _runs(places)
 
 
 def _runs(places: Iterable[RecordRun]) -> list[RecordRun]:

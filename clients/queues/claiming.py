@@ -37,18 +37,20 @@ NEXT = -1
 
 
 class ClaimPlan(Struct, frozen=True):
-    """The tasks of a claim: offsets by partition, or the leased tasks from a place on. `asked` has the rest."""
+    """The tasks of a claim: offsets by partition, or the leased tasks from a place on and below partition `partitions`,
+    at most `most`. `asked` has the rest."""
 
     asked: Claim
     named: dict[int, list[int]] | None
     begin: tuple[int, int]
     most: int
+    partitions: int
 
-    def places(self, partitions: int) -> Iterator[tuple[int, list[int], int]]:
+    def places(self) -> Iterator[tuple[int, list[int], int]]:
         """Partition, offsets that are named, and the offset to begin with, of one request after the other."""
         if self.named is None:
             first, offset = self.begin
-            yield from ((number, [], offset if number == first else 0) for number in range(first, partitions))
+            yield from ((number, [], offset if number == first else 0) for number in range(first, self.partitions))
             return
         for number, offsets in sorted(self.named.items()):
             for at in range(0, len(offsets), PART):
@@ -85,26 +87,27 @@ def claim_plan(
     )  # fmt: skip
     named = None if ids is None else _named(topic.name, ids)
     place = (0, 0) if begin is None else _place(topic.name, begin)
-    return ClaimPlan(asked, named, place, max_records)
+    return ClaimPlan(asked, named, place, max_records, len(topic.partitions))
 
 
 def claim(
-    connection: Connection, topic: Topic, plan: ClaimPlan, take: Callable[[Leased, bytes, float], None]
+    connection: Connection, topic: str, plan: ClaimPlan, take: Callable[[Leased, bytes, float], None]
 ) -> Steps[str | None]:
     """Claim page by page. Returns the id to go on with, None at the end.
 
     Args:
+        topic: its name.
         take: gets each answer with its second frame, and when its lease began on the client's clock.
     """
     left = plan.most
-    for number, named, begin in plan.places(len(topic.partitions)):
+    for number, named, begin in plan.places():
         offsets, offset = named, begin
         while offset >= 0:
             if left <= 0:
-                return task_id(topic.name, number, offset)
+                return task_id(topic, number, offset)
             asked = structs.replace(plan.asked, partition=number, max_records=left, offsets=offsets, offset=offset)
             question = _ClaimQuestion(connection, asked)
-            what = f"claiming tasks of queue {asked.group} of topic {topic.name}"
+            what = f"claiming tasks of queue {asked.group} of topic {topic}"
             answer = yield from connection.wait_for(question, Leased, deadline=connection.deadline(), what=what)
             take(answer, question.payload, question.began)
             offset = answer.next_offset

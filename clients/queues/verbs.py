@@ -293,7 +293,7 @@ class QueueVerbs:
             tasks.extend(claimed_of(topic, answer, payload if records else None))
             gone.extend(task_id(topic, answer.partition, offset) for offset in answer.gone)
 
-        following = yield from claim(self.connection, found, plan, take)
+        following = yield from claim(self.connection, topic, plan, take)
         return Claimed(tasks, gone, following)
 
     def workers(self, topic: str, group: str) -> Steps[Workers]:

@@ -146,7 +146,7 @@ class WorkerCore:
             taken.extend(self.leasing.claimed(answer, payload, began))
 
         try:
-            yield from claim(self.connection, self.topic, plan, take)
+            yield from claim(self.connection, self.topic.name, plan, take)
         except BaseException:  # Ctrl-C among them: the next fetch hands them out
             self.leasing.put_back(taken)
             raise
