@@ -45,8 +45,12 @@ class Forwarder:
         self._files = Files()
         self._files.mkdir(path)
         self._lock = take(f"{path}/forwarding", self._files)
-        self._logs = RollingLogs(spooled.records_path(path), self._files, "durable")
-        self._progress = spooled.load(path, self._files)
+        try:
+            self._progress = spooled.load(path, self._files)  # with the lock: the one before may have gone on
+            self._logs = RollingLogs(spooled.records_path(path), self._files, "durable")
+        except BaseException:
+            self._lock.release()
+            raise
         self._coming: Iterator[tuple[int, Record]] = iter(())
         self._chunk: list[tuple[int, Record]] = []
 

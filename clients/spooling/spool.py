@@ -89,13 +89,24 @@ class Spool:
         self._files = Files()
         self._files.mkdir(self.path)
         self._lock = take(f"{self.path}/lock", self._files)
+        try:
+            self._open_logs()
+        except BaseException:
+            self._lock.release()
+            raise
         self._turn: Any = threading.RLock()
         self._closed = False
         self._dropped = 0
-        self._last = 0  # the place of the newest record
         self._oldest_at = 0.0  # when the age was looked at last
         self._trouble = ""
         self._stopping = threading.Event()
+        self._forwarder: threading.Thread | None = None
+        if to is not None:
+            self._forwarder = threading.Thread(target=self._forward, args=(to,), name="penstock-spool", daemon=True)
+            self._forwarder.start()
+        forks.tell(self)
+
+    def _open_logs(self) -> None:
         spooled.load(self.path, self._files)
         self._logs = RollingLogs(
             spooled.records_path(self.path), self._files, "durable", max(self._max_bytes // LOGS, 1)
@@ -103,11 +114,6 @@ class Spool:
         self._logs.look()
         self._sizes = {number: self._logs.size(number) for number in self._logs.known}
         self._last = max((self._logs.last_place(number) for number in self._logs.known), default=0)
-        self._forwarder: threading.Thread | None = None
-        if to is not None:
-            self._forwarder = threading.Thread(target=self._forward, args=(to,), name="penstock-spool", daemon=True)
-            self._forwarder.start()
-        forks.tell(self)
 
     def _forked(self) -> None:
         """A child has neither the logs nor the thread."""

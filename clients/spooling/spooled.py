@@ -14,8 +14,11 @@ import os
 
 import msgspec
 
+from ...storage.errors import Corrupt
 from ...storage.files import Files
 from ...storage.record import Record
+
+PROGRESS = "forwarded.json"
 
 ENVELOPE = "spooled"
 """The header of a record in a spool."""
@@ -60,9 +63,16 @@ def records_path(path: str) -> str:
 
 
 def load(path: str, files: Files) -> SpoolProgress:
-    """How far a spool is forwarded; a new one gets its name."""
+    """How far a spool is forwarded; a new one gets its name. Raises Corrupt."""
+    file = f"{path}/{PROGRESS}"
     try:
-        return msgspec.json.decode(files.read(f"{path}/forwarded.json"), type=SpoolProgress)
+        return msgspec.json.decode(files.read(file), type=SpoolProgress)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(
+            f"{file} does not say how far the spool is forwarded: {error}; restore it from a copy, or remove it: what "
+            "is in the spool is then forwarded once more",
+            path=file,
+        ) from None
     except FileNotFoundError:
         made = SpoolProgress(f"spool-{os.urandom(12).hex()}")
         save(path, files, made)
@@ -71,4 +81,4 @@ def load(path: str, files: Files) -> SpoolProgress:
 
 def save(path: str, files: Files, progress: SpoolProgress) -> None:
     """Write it down, durably."""
-    files.rewrite(f"{path}/forwarded.json", msgspec.json.encode(progress))
+    files.rewrite(f"{path}/{PROGRESS}", msgspec.json.encode(progress))

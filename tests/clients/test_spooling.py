@@ -20,7 +20,7 @@ from penstock.clients.errors import SpoolFull
 from penstock.clients.spooling import forwarding, spooled
 from penstock.clients.spooling.forwarding import Forwarder, keep_forwarding
 from penstock.storage import rolling_logs
-from penstock.storage.errors import AlreadyOpen, Closed, RecordTooLarge
+from penstock.storage.errors import AlreadyOpen, Closed, Corrupt, RecordTooLarge
 from penstock.storage.files import Files
 
 
@@ -43,6 +43,21 @@ def forward_all(path: Any, client: Any) -> int:
         while found := forwarder.forward(client):
             count += found
     return count
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 64, b"[]", b'{"name": 7}', b"{" * 5000])
+def test_a_spool_whose_progress_is_damaged_says_so_and_is_let_go(damage, tmp_path):
+    path = tmp_path / "s"
+    with Spool(path) as spool:
+        spool.send("t", b"waits")
+    good = (path / spooled.PROGRESS).read_bytes()
+    (path / spooled.PROGRESS).write_bytes(damage)
+    for open_it in (Spool, lambda path: Forwarder(str(path))):
+        with pytest.raises(Corrupt, match=r"forwarded\.json does not say .* restore it from a copy, or remove it"):
+            open_it(path)
+    (path / spooled.PROGRESS).write_bytes(good)
+    with Forwarder(str(path)), Spool(path) as spool:
+        assert spool.status().waiting == 1
 
 
 def test_what_is_accepted_without_a_broker_is_stored_later(url, topic, tmp_path):
