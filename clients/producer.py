@@ -52,7 +52,7 @@ class Producer(Sending):
 
     def send(
         self,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
@@ -67,7 +67,7 @@ class Producer(Sending):
         """Send one record and wait until it is committed.
 
         Args:
-            value: the record's bytes.
+            value: the record's bytes; None for a null, which stands for "no value" (of its key, mostly).
             key: records of one key go to one partition, in order.
             headers: names with values as bytes.
             timestamp: event time, when it is not the time of appending: a datetime, or microseconds UTC.
@@ -92,7 +92,7 @@ class Producer(Sending):
 
     def send_many(
         self,
-        values: Iterable[bytes | ArrowData] | ArrowData,
+        values: Iterable[bytes | ArrowData | None] | ArrowData,
         *,
         keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,
@@ -103,7 +103,8 @@ class Producer(Sending):
         """Send many records, in large batches, and wait until all are committed.
 
         Args:
-            values: bytes, or Arrow: binary or text; tables and record batches, or an iterable of these, with columns
+            values: bytes or None, or Arrow: binary or text; tables and record batches, or an iterable of these, with
+                columns
 
                 value: binary or text
                 key: the same; null for none
@@ -130,7 +131,7 @@ class Producer(Sending):
 
     def send_many_nowait(
         self,
-        values: Iterable[bytes | ArrowData] | ArrowData,
+        values: Iterable[bytes | ArrowData | None] | ArrowData,
         *,
         keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,

@@ -105,7 +105,7 @@ class Appender:
 
     def append(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         headers: Mapping[str, bytes] | None,
         partition: int | None,
@@ -127,7 +127,7 @@ class Appender:
         return batch, index
 
     async def append_many(
-        self, values: Sequence[bytes], keys: Sequence[bytes | None] | None, partition: int | None
+        self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, partition: int | None
     ) -> list[RecordRun]:
         """Append records in batches of their own, and wait until they are committed. Returns where they are.
 

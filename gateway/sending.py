@@ -27,7 +27,7 @@ FEW = 64
 class Outgoing(NamedTuple):
     """A record to be appended. Without a partition, the key chooses it."""
 
-    value: bytes
+    value: bytes | None
     key: bytes | None = None
     headers: Mapping[str, bytes] | None = None
     timestamp: int | None = None  # microseconds
@@ -111,8 +111,8 @@ async def append_all(
 
 
 async def append_values(
-    link: BrokerLink, principal: Principal, name: str, values: Sequence[bytes], keys: Sequence[bytes | None] | None,
-    partition: int | None, *, create: bool,
+    link: BrokerLink, principal: Principal, name: str, values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None, partition: int | None, *, create: bool,
 ) -> list[RecordRun]:  # fmt: skip
     """Append records that have no more than a value and a key. As `append_all`."""
     places = await _appending(

@@ -34,7 +34,7 @@ MOST = (1 << 63) - 1
 KINDS = {"topic": str, "partition": int, "offset": int, "timestamp": datetime}
 """Columns that filters are taken on, and what they are compared with."""
 
-ALWAYS_THERE = frozenset({*KINDS, "timestampType", "value"})
+ALWAYS_THERE = frozenset({*KINDS, "timestampType"})
 
 Comparison = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
 

@@ -113,7 +113,7 @@ class Rows:
 
 
 def _values(parts: list[RowSlice]) -> pa.Array:
-    return _gather(parts, ColumnId.VALUE)
+    return _gather(parts, ColumnId.VALUE, ColumnId.VALUE_VALIDITY)
 
 
 def _headers(kind: pa.DataType, parts: list[RowSlice]) -> pa.Array:

@@ -26,7 +26,7 @@ TYPES = {
 
 HEADERS = "headers"
 
-NULLABLE = frozenset({"key", HEADERS})
+NULLABLE = frozenset({"key", "value", HEADERS})
 """Columns that may lack a value. Spark does not look for one where it cannot be missing: a fifth of its time by row."""
 
 TIMESTAMP = "timestamp"

@@ -147,7 +147,7 @@ def _value(batch: RecordColumns, *_: object) -> pa.Array:
     column = batch.column(ColumnId.VALUE)
     if column is None:
         raise InvalidBatch(f"batch {batch.seq} holds no records")
-    return binary_array(column, batch.record_count, checked=batch.checked)
+    return binary_array(column, batch.record_count, batch.column(ColumnId.VALUE_VALIDITY), checked=batch.checked)
 
 
 def _key(batch: RecordColumns, arrow: Kit, _: object) -> pa.Array:

@@ -42,7 +42,7 @@ def encode_arrow(
     first_sequence: int = 0,
     kind: int = Kind.RECORDS,
 ) -> bytearray:
-    """A batch from Arrow arrays of binary or text; copies each column once. Raises InvalidBatch on null values.
+    """A batch from Arrow arrays of binary or text; copies each column once. Raises InvalidBatch.
 
     Args:
         headers: lists of structs `key` (text) and `value` (binary), as `arrow_headers.as_headers` gives them.
@@ -51,11 +51,9 @@ def encode_arrow(
     count = len(values)
     if not count:
         raise InvalidBatch("a batch needs at least one record")
-    if values.null_count:
-        raise InvalidBatch(f"{values.null_count} of {count} values are null; a record needs a value")
-    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, _variable(as_binary(values, "value")))]
+    found = _with_validity(as_binary(values, "value"), ColumnId.VALUE, ColumnId.VALUE_VALIDITY, codec)
     if keys is not None and keys.null_count < _same_length("keys", keys, count):
-        found += _key_columns(as_binary(keys, "key"), codec)
+        found += _with_validity(as_binary(keys, "key"), ColumnId.KEY, ColumnId.KEY_VALIDITY, codec)
     if headers is not None and _same_length("headers", headers, count):
         found += header_column(headers, codec)
     if event_times is not None and _same_length("event times", event_times, count):
@@ -112,12 +110,9 @@ def _empty() -> Any:
     return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
 
 
-def _key_columns(keys: pa.Array, codec: int) -> list[tuple[int, int, Raw]]:
-    """Keys, and a bitmap where some record has none."""
-    if not keys.null_count:
-        return [(ColumnId.KEY, codec, _variable(keys))]
-    present = columns.encode_validity(present_in(keys))
-    return [
-        (ColumnId.KEY, codec, _variable(keys.fill_null(_empty()))),
-        (ColumnId.KEY_VALIDITY, Codec.NONE, present),
-    ]
+def _with_validity(array: pa.Array, id_: int, validity: int, codec: int) -> list[tuple[int, int, Raw]]:
+    """Keys or values, and a bitmap where some are null."""
+    if not array.null_count:
+        return [(id_, codec, _variable(array))]
+    present = columns.encode_validity(present_in(array))
+    return [(id_, codec, _variable(array.fill_null(_empty()))), (validity, Codec.NONE, present)]

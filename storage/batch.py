@@ -12,7 +12,7 @@ Pure: bytes in, bytes out. No files, no clock, no sockets.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -60,9 +60,15 @@ __all__ = [
 ]  # fmt: skip
 
 Item = TypeVar("Item")
+MaybeNone = Any
+"""For None that callers need not expect: only records of producers that send nulls have it."""
+
+Value = bytes | MaybeNone
+"""The value of a record."""
 
 _KINDS_WITH_RECORDS = frozenset({Kind.RECORDS, Kind.STAGED, Kind.KEPT})
 _VALUE = int(ColumnId.VALUE)
+_NO_NULLS = np.empty(0, np.int64)
 _HEADER_BYTES_OF = [aligned(HEADER_BYTES + DIRECTORY_STRUCT.size * count) for count in range(COLUMNS_MAX + 1)]
 
 KINDS_OF_STREAMS = frozenset({Kind.RECORDS})
@@ -194,18 +200,31 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         elif column.id not in ColumnId._value2member_map_ and column.flags & CRITICAL:
             raise NewerFormat(f"batch {self.seq} needs column {column.id}, unknown to this version; upgrade penstock")
 
-    def values(self) -> list[bytes]:
-        """The records' values, in order."""
-        return self._whole(ColumnId.VALUE) or []
+    def values(self) -> list[Value]:
+        """The records' values, in order; None for a null."""
+        found: list[Value] = self._whole(ColumnId.VALUE) or []
+        for index in self.nulls().tolist():
+            found[index] = None
+        return found
 
-    def value_runs(self, first: int) -> Iterator[list[bytes]]:
+    def value_runs(self, first: int) -> Iterator[list[Value]]:
         """The values from the record numbered `first` of this batch on, a list of some at a time."""
         column, count = self.column(ColumnId.VALUE), self.record_count
         if column is None:
             return iter(())
         if count > columns.FEW and arrow.is_fast():
-            return arrow.decode_runs(column, count, first, checked=self.checked)
-        return columns.decode_runs(column, count, first)
+            found = arrow.decode_runs(column, count, first, checked=self.checked)
+        else:
+            found = columns.decode_runs(column, count, first)
+        nulls = self.nulls()
+        return _with_nulls(found, nulls, first) if len(nulls) else found
+
+    def nulls(self) -> np.ndarray:
+        """The numbers of the records with a null in place of a value, ascending."""
+        validity = None if self.column_count == 1 else self.column(ColumnId.VALUE_VALIDITY)
+        if validity is None:
+            return _NO_NULLS
+        return np.flatnonzero(~columns.decode_validity(validity, self.record_count))
 
     def _whole(self, id_: int) -> list[bytes] | None:
         """All of one variable column; None when the batch has none."""
@@ -293,7 +312,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
     def arrow(self, names: Sequence[str] | None = None) -> pyarrow.RecordBatch:
         """The records as an Arrow batch of the named columns, without a copy where the bytes allow it.
 
-        value: binary, key: binary (null without one), offset: int64, timestamp: timestamp[us, UTC],
+        value: binary, key: binary (null without one; so is the value), offset: int64, timestamp: timestamp[us, UTC],
         headers: list<struct<key: string, value: binary>> (null without any); batches of a range have
         topic: dictionary<int32, string> and partition: int32 as well. None: those the range was asked
         for, else the first five. Needs pyarrow. The buffers keep `buffer` alive. Raises ValueError for
@@ -302,6 +321,16 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         if names is None:
             names = self.origin.columns if self.origin is not None and self.origin.columns else arrow.ARROW_COLUMNS
         return arrow.record_batch(self, arrow.column_names(names, self.origin), origin=self.origin)
+
+
+def _with_nulls(runs: Iterator[list[Value]], nulls: np.ndarray, first: int) -> Iterator[list[Value]]:
+    """The same runs, from the record numbered `first` on, with None for each of `nulls`."""
+    for run in runs:
+        low, high = np.searchsorted(nulls, (first, first + len(run))).tolist()
+        for index in nulls[low:high].tolist():
+            run[index - first] = None
+        first += len(run)
+        yield run
 
 
 def _check_once(directory: list[Column]) -> None:

@@ -147,7 +147,10 @@ def _staged(found: Good) -> Iterator[dict[str, Any]]:
         yield line
 
 
-def _put(line: dict[str, Any], name: str, value: bytes) -> None:
+def _put(line: dict[str, Any], name: str, value: bytes | None) -> None:
+    if value is None:
+        line[name] = None
+        return
     try:
         line[name] = value.decode()
     except UnicodeDecodeError:

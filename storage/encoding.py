@@ -43,7 +43,7 @@ _RECORDS = int(Kind.RECORDS)
 
 
 def encode(
-    values: Sequence[bytes],
+    values: Sequence[bytes | None],
     *,
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[dict[str, bytes] | None] | None = None,
@@ -60,10 +60,10 @@ def encode(
 ) -> bytes | bytearray:
     """Encode records as a batch without a place in a log; `kind` is STAGED for those of a transaction.
 
-    What stands beside `values` is as long as they are, or None; single keys and headers may be None. Times are
-    microseconds UTC; a `not_before` of 0 is none, an empty `dedup` key is none, priorities are 0 to 255.
-    `lengths` are `columns.lengths(values)`, if the caller has them already. Raises InvalidBatch (no records, not
-    bytes, lengths differ) and BatchTooLarge.
+    A value of None is null. What stands beside `values` is as long as they are, or None; single keys and headers may be
+    None. Times are microseconds UTC; a `not_before` of 0 is none, an empty `dedup` key is none, priorities are 0 to
+    255. `lengths` are `columns.lengths(values)`, if the caller has them already and no value is null. Raises
+    InvalidBatch (no records, not bytes, lengths differ) and BatchTooLarge.
     """
     if not values:
         raise InvalidBatch("a batch needs at least one record")
@@ -72,7 +72,7 @@ def encode(
             few = encode_few(values, producer_id, producer_epoch, first_sequence)
             if few is not None:
                 return few
-    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, columns.pieces(values, lengths))]
+    found = _value_columns(values, codec, lengths)
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)
     if headers is not None:
@@ -164,10 +164,22 @@ def lay_out(
     return batch
 
 
-def _same_length(name: str, given: Sequence[Any], values: Sequence[bytes]) -> Sequence[Any]:
+def _same_length(name: str, given: Sequence[Any], values: Sequence[object]) -> Sequence[Any]:
     if len(given) != len(values):
         raise InvalidBatch(f"{len(given)} {name} for {len(values)} records: there must be one for each")
     return given
+
+
+def _value_columns(values: Sequence[Any], codec: int, lengths: columns.Lengths | None) -> list[tuple[int, int, Raw]]:
+    """Values, and a bitmap only when some are null. That none are is not looked for: a null has no length."""
+    try:
+        return [(ColumnId.VALUE, codec, columns.pieces(values, lengths))]
+    except InvalidBatch:
+        if None not in values:
+            raise
+    filled = columns.pieces([b"" if value is None else value for value in values])
+    present = columns.encode_validity([value is not None for value in values])
+    return [(ColumnId.VALUE, codec, filled), (ColumnId.VALUE_VALIDITY, Codec.NONE, present)]
 
 
 def _key_columns(keys: Sequence[bytes | None], codec: int) -> list[tuple[int, int, Raw]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
@@ -55,8 +56,11 @@ FEW_BYTES = 64 << 10
 100 KiB come from the kernel and go back each time (256 KiB: 226 against 17 us; 4 MiB: 18 against 0.5 ms)."""
 
 
-def encode_few(values: Sequence[bytes], producer_id: int, producer_epoch: int, first_sequence: int) -> bytes | None:
-    """The batch of 1 to columns.FEW values; None when they have more than FEW_BYTES. Raises InvalidBatch."""
+def encode_few(values: Sequence[Any], producer_id: int, producer_epoch: int, first_sequence: int) -> bytes | None:
+    """The batch of 1 to columns.FEW values; None when they have more than FEW_BYTES, or a null is among them.
+
+    Raises InvalidBatch.
+    """
     count = len(values)
     try:
         if count == 1:
@@ -72,6 +76,8 @@ def encode_few(values: Sequence[bytes], producer_id: int, producer_epoch: int, f
                 return None
             column = _OFFSETS[count].pack(*ends) + b"".join(values)
     except TypeError as error:
+        if None in values:
+            return None
         raise columns.not_bytes(error) from None
     size = len(column)
     if size != _OFFSETS[count].size + data_bytes:

@@ -18,7 +18,7 @@ from operator import length_hint
 from typing import Any, TypeVar
 
 from .accepted import passed
-from .batch import Batch, Kind
+from .batch import Batch, Kind, Value
 from .cursor import Chunk, Cursor
 from .errors import AcceptedLoss, BadChecksum, Corrupt, InvalidBatch, NewerFormat
 from .reader import LogReader
@@ -33,7 +33,7 @@ Runs = Callable[[Batch, int], Iterator[list[Item]]]
 """The records of a batch from an offset on, a list at a time."""
 
 
-def values_from(batch: Batch, start: int) -> Iterator[list[bytes]]:
+def values_from(batch: Batch, start: int) -> Iterator[list[Value]]:
     """The values of `batch` from offset `start` on."""
     return batch.value_runs(max(start - batch.base_offset, 0))
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import msgspec
 import numpy as np
 
-from .batch import Batch, Kind
+from .batch import Batch, Kind, Value
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
@@ -39,13 +39,13 @@ NO_HEADERS: Mapping[str, bytes] = _NoHeaders()
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record: `value` with an optional `key`, and `headers`.
+    """One record: `value` with an optional `key`, and `headers`. The value is None where a producer sent a null.
 
     `timestamp` is in microseconds UTC: the producer's event time where it gave one, the append time otherwise.
     `offset` counts from 0 within `partition` of `topic` ("" for an embedded log).
     """
 
-    value: bytes
+    value: Value
     key: bytes | None
     headers: Mapping[str, bytes]
     offset: int
@@ -91,7 +91,7 @@ def _offsets(batch: Batch, first: int, end: int) -> Sequence[int]:
 
 
 def _made(
-    batch: Batch, values: list[bytes], first: int, beside: Beside, partition: int = 0, topic: str = ""
+    batch: Batch, values: list[Value], first: int, beside: Beside, partition: int = 0, topic: str = ""
 ) -> list[Record]:
     """Records of the batch, as many as there are values, from the one numbered `first` on."""
     keys, headers, times = beside

@@ -33,7 +33,7 @@ class AsyncSending(TransactionSwitch):
 
     async def send_nowait(
         self,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
@@ -62,7 +62,7 @@ class AsyncSending(TransactionSwitch):
 
     def post(
         self,
-        value: bytes,
+        value: bytes | None,
         *,
         on_done: Callable[[Posted | Error], object],
         key: bytes | None = None,

@@ -123,8 +123,6 @@ def _checked(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> pa.Re
     import pyarrow as pa
 
     found: dict[str, Any] = {"value": as_binary(rows.column("value"), "value")}
-    if missing := found["value"].null_count:
-        raise InvalidBatch(f"{missing} of {rows.num_rows} values are null; a record needs a value")
     names = rows.schema.names
     if "key" in names and (keys := as_binary(rows.column("key"), "key")).null_count < rows.num_rows:
         found["key"] = keys

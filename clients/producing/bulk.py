@@ -65,13 +65,13 @@ def _peeked(values: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
 # -- lists ----------------------------------------------------------------------------------------------
 
 
-def _plain_pieces(values: Iterable[bytes], shape: Shape, partition: int | None) -> Iterator[Piece]:
+def _plain_pieces(values: Iterable[bytes | None], shape: Shape, partition: int | None) -> Iterator[Piece]:
     for block, size in _blocks(values, TARGET_BYTES):
         yield _piece(partition, block, None, size, shape)
 
 
 def _keyed_pieces(
-    values: Iterable[bytes], keys: Iterable[bytes | None], shape: Shape, partition: int | None
+    values: Iterable[bytes | None], keys: Iterable[bytes | None], shape: Shape, partition: int | None
 ) -> Iterator[Piece]:
     rest = iter(keys)
     wanted = min(TARGET_BYTES * (1 if partition is not None else shape.partitions), BLOCK_BYTES_MAX)
@@ -114,23 +114,20 @@ def _take(values: Sequence[Any], positions: list[int]) -> Sequence[Any]:
     return itemgetter(*positions)(values)
 
 
-def _blocks(values: Iterable[bytes], wanted: int) -> Iterator[tuple[Sequence[bytes], int]]:
+def _blocks(values: Iterable[bytes | None], wanted: int) -> Iterator[tuple[Sequence[bytes | None], int]]:
     """Runs of records of about `wanted` bytes, each with its size."""
     count = FIRST_COUNT
     source = iter(values)
     while block := list(islice(source, count)):
-        try:
-            size = sum(map(len, block))
-        except TypeError:
-            raise InvalidBatch("values must be bytes; something without a length is among them") from None
+        size = _values_size(block)
         count = min(max(wanted * len(block) // max(size, len(block)), 1), COUNT_MAX)
         for part, _, part_size in _halved(block, None, size, wanted):
             yield part, part_size
 
 
 def _halved(
-    values: Sequence[bytes], keys: list[bytes | None] | None, size: int, wanted: int
-) -> Iterator[tuple[Sequence[bytes], list[bytes | None] | None, int]]:
+    values: Sequence[bytes | None], keys: list[bytes | None] | None, size: int, wanted: int
+) -> Iterator[tuple[Sequence[bytes | None], list[bytes | None] | None, int]]:
     """Split records in halves where they turned out much larger than wanted."""
     if size <= 2 * wanted or len(values) == 1:
         yield values, keys, size
@@ -142,18 +139,29 @@ def _halved(
     yield from _halved(*halves[1], size - first, wanted)
 
 
-def _size(values: Sequence[bytes], keys: list[bytes | None] | None) -> int:
+def _size(values: Sequence[bytes | None], keys: list[bytes | None] | None) -> int:
     try:
-        return sum(map(len, values)) + (0 if keys is None else sum(map(len, filter(None, keys))))
+        return _values_size(values) + (0 if keys is None else sum(map(len, filter(None, keys))))
     except TypeError as error:
         raise InvalidBatch(f"keys must be bytes ({error}); text needs .encode()") from None
 
 
+def _values_size(values: Sequence[bytes | None]) -> int:
+    """The bytes of values, of which some may be null. Raises InvalidBatch."""
+    try:
+        return sum(map(len, values))  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        try:
+            return sum(len(value) for value in values if value is not None)
+        except TypeError:
+            raise InvalidBatch("values must be bytes; something without a length is among them") from None
+
+
 def _piece(
-    partition: int | None, values: Sequence[bytes], keys: list[bytes | None] | None, size: int, shape: Shape
+    partition: int | None, values: Sequence[bytes | None], keys: list[bytes | None] | None, size: int, shape: Shape
 ) -> Piece:
     if size > shape.max_record_bytes:
-        check_record(max(map(len, values)), shape)
+        check_record(max(map(len, filter(None, values)), default=0), shape)
         if keys is not None:
             check_key(max(map(len, filter(None, keys)), default=0), shape)
 

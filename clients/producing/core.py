@@ -105,7 +105,7 @@ class ProducerCore:
 
     def append(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         headers: Mapping[str, bytes] | None,
         timestamp: int | datetime | None,
@@ -127,9 +127,10 @@ class ProducerCore:
             sender = self._sender_of(dedup if key is None else key, partition)
         gather = sender.gather
         index = len(gather.values)
-        if type(value) is not bytes:
-            value = _as_bytes(value)
-        size = len(value)
+        if type(value) is bytes:
+            size = len(value)
+        else:
+            value, size = _as_value(value)
         if size > self._largest:
             check_record(size, self.shape)
         if not plain or gather.has_columns:
@@ -154,7 +155,7 @@ class ProducerCore:
 
     def send(
         self,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         headers: Mapping[str, bytes] | None,
         timestamp: int | datetime | None,
@@ -421,7 +422,10 @@ def _partitioner(topic: Topic) -> Partitioner:
     return found
 
 
-def _as_bytes(value: Any) -> bytes:
+def _as_value(value: Any) -> tuple[bytes | None, int]:
+    """A value as records have it, and its size. Raises InvalidBatch."""
+    if value is None:
+        return None, 0
     if isinstance(value, (bytearray, memoryview, bytes)):
-        return bytes(value)
+        return bytes(value), memoryview(value).nbytes
     raise InvalidBatch(f"the value of a record must be bytes, not {type(value).__name__}; text needs .encode()")

@@ -64,7 +64,7 @@ class Pending:
     def __init__(self, owner: Owner, partition: int) -> None:
         self.owner = owner
         self.partition = partition
-        self.values: list[bytes] = []
+        self.values: list[bytes | None] = []
         self.keys: list[bytes | None] | None = None
         self.headers: list[dict[str, bytes] | None] | None = None
         self.times: list[int] | None = None

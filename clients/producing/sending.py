@@ -28,7 +28,7 @@ class Sending(TransactionSwitch):
 
     def send_nowait(
         self,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
@@ -70,7 +70,7 @@ class Sending(TransactionSwitch):
 
     def post(
         self,
-        value: bytes,
+        value: bytes | None,
         *,
         on_done: Callable[[Posted | Error], object],
         key: bytes | None = None,

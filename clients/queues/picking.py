@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from ...storage.batch import Batch, Kind, batches
+from ...storage.batch import Batch, Kind, Value, batches
 from ...storage.errors import Corrupt, Error, InvalidBatch, MissingCodec
 from ...storage.record import NO_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
-Rows = tuple[Sequence[bytes], Iterable[bytes | None], Iterable[Mapping[str, bytes]], range, Iterable[int]]
+Rows = tuple[Sequence[Value], Iterable[bytes | None], Iterable[Mapping[str, bytes]], range, Iterable[int]]
 """Values, keys, headers, offsets and times of some records that follow each other, ready for `map`."""
 
 
@@ -67,7 +67,7 @@ class _Held:
         self._times_of = times
         self._error: InvalidBatch | MissingCodec | None = None
         self._bad: dict[int, InvalidBatch] = {}  # by number, records of a batch that is good otherwise
-        self._values: list[bytes] | None = None
+        self._values: list[Value] | None = None
         self._offsets: np.ndarray | None = None
         self.first = batch.base_offset
         try:

@@ -107,7 +107,7 @@ class Forwarder:
                 if producer is None:
                     producer = producers[envelope.topic] = transaction.producer(envelope.topic)
                 producer.send_nowait(
-                    record.value,
+                    None if envelope.null else record.value,
                     key=record.key,
                     headers=envelope.headers,
                     timestamp=record.timestamp if envelope.timestamp is None else envelope.timestamp,

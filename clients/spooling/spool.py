@@ -129,7 +129,7 @@ class Spool:
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
@@ -150,7 +150,7 @@ class Spool:
     def send_many(
         self,
         topic: str,
-        values: Sequence[bytes],
+        values: Sequence[bytes | None],
         *,
         keys: Sequence[bytes | None] | None = None,
         partition: int | None = None,
@@ -159,7 +159,7 @@ class Spool:
 
         Args:
             topic, partition: as in `send`, of all of them.
-            values: bytes of each.
+            values: bytes of each, None for a null.
             keys: one per record, None for none.
 
         Returns: how many they were.
@@ -173,7 +173,7 @@ class Spool:
     def _accept(
         self,
         topic: str,
-        values: list[bytes],
+        values: list[bytes | None],
         keys: Sequence[bytes | None] | None,
         headers: Mapping[str, bytes] | None,
         timestamp: int | datetime | None,
@@ -182,18 +182,24 @@ class Spool:
         shape = Shape(1, 0, LARGEST, topic)
         check_name("topic", topic)
         for value in values:
-            if type(value) is not bytes:
+            if value is not None and type(value) is not bytes:
                 raise InvalidBatch(f"the value of a record must be bytes, not {type(value).__name__}")
-            check_record(len(value), shape)
+            check_record(len(value or b""), shape)
         beside = extras_bytes(None, headers, shape) + sum(extras_bytes(key, None, shape) for key in keys or ())
         event_us = None if timestamp is None else event_time(timestamp)
-        header = {spooled.ENVELOPE: spooled.packed(topic, partition, event_us, dict(headers) if headers else None)}
-        self._make_room(sum(map(len, values)) + beside)
-        place, _ = self._logs.append(self._turn, self._check_open, values, keys=keys, headers=[header] * len(values))
+        envelope = spooled.Envelope(topic, partition, event_us, dict(headers) if headers else None)
+        given = {False: {spooled.ENVELOPE: spooled.packed(envelope)}}
+        if None in values:
+            envelope.null = True
+            given[True] = {spooled.ENVELOPE: spooled.packed(envelope)}
+        envelopes, contents = [given[value is None] for value in values], [value or b"" for value in values]
+        size = sum(map(len, contents)) + beside
+        self._make_room(size)
+        place, _ = self._logs.append(self._turn, self._check_open, contents, keys=keys, headers=envelopes)
         with self._turn:
             self._last = max(self._last, place)
             number = place >> OFFSET_BITS
-            self._sizes[number] = self._sizes.get(number, 0) + sum(map(len, values)) + beside
+            self._sizes[number] = self._sizes.get(number, 0) + size
 
     def _make_room(self, size: int) -> None:
         """Have the limits hold. Raises SpoolFull."""

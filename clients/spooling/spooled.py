@@ -31,6 +31,7 @@ class Envelope(msgspec.Struct, array_like=True):
     partition: int | None
     timestamp: int | None
     headers: dict[str, bytes] | None
+    null: bool = False  # in place of the value, which is empty then
 
 
 class SpoolProgress(msgspec.Struct):
@@ -47,9 +48,9 @@ class SpoolProgress(msgspec.Struct):
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
 
 
-def packed(topic: str, partition: int | None, timestamp: int | None, headers: dict[str, bytes] | None) -> bytes:
+def packed(envelope: Envelope) -> bytes:
     """The header of a record in a spool."""
-    return msgspec.msgpack.encode(Envelope(topic, partition, timestamp, headers))
+    return msgspec.msgpack.encode(envelope)
 
 
 def unpacked(record: Record) -> Envelope:

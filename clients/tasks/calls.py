@@ -73,6 +73,8 @@ class Calls:
         encoding = _encoding(task.headers.get(ENCODING_HEADER, b"json").decode(errors="replace"))
         if encoding is None:
             return RefusedCall(f"its encoding is none of {', '.join(ENCODINGS)}")
+        if task.value is None:
+            return RefusedCall(f"{name}: the record has no value, so it has no arguments")
         if function.options.process:
             return self._start_process(function, task, encoding, tell)
         try:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from ...storage.batch import Value
 from ..queues.task_ids import task_id
 from .leases import Held
 
@@ -20,7 +21,7 @@ from .leases import Held
 class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The data of every task; the verbs are added by the class of its worker's kind."""
 
-    value: bytes
+    value: Value
     key: bytes | None
     headers: Mapping[str, bytes]
     offset: int

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ...clients.errors import InvalidArgument
 from ..authorization import authorize
 from .operation import JSON, HttpCall, HttpOperation
 from .shapes import Offset, Partition
@@ -126,9 +127,12 @@ async def list_schedules(call: HttpCall) -> SchedulesBody:
 async def set_schedule(call: HttpCall) -> ScheduleInfo:
     queue, given = call.path["queue"], call.body
     call.may("write", queue)
+    value = given.bytes_of_value()
+    if value is None:
+        raise InvalidArgument("value=null: a schedule appends a value")
     return schedule_info(
         await call.link.client.schedule(
-            queue, call.path["name"], given.spec, given.bytes_of_value(), key=given.bytes_of_key(),
+            queue, call.path["name"], given.spec, value, key=given.bytes_of_key(),
             headers=given.bytes_of_headers(), zone=given.zone, priority=given.priority,
         )
     )  # fmt: skip

@@ -25,9 +25,12 @@ Time = Annotated[int, Meta(ge=-(1 << 62), le=(1 << 62), description="Microsecond
 
 
 class NewMessage(Struct, forbid_unknown_fields=True):
-    """A message to be appended: exactly one of value, value_base64 and json, and what else there is."""
+    """A message to be appended: exactly one of value, value_base64 and json, and what else there is.
 
-    value: str | UnsetType = UNSET
+    A value of null is no value.
+    """
+
+    value: str | UnsetType | None = UNSET
     value_base64: bytes | UnsetType = UNSET
     json: msgspec.Raw | UnsetType = UNSET
     key: str | None = None
@@ -37,11 +40,11 @@ class NewMessage(Struct, forbid_unknown_fields=True):
     timestamp: Time | None = None
     partition: Partition | None = None
 
-    def bytes_of_value(self) -> bytes:
+    def bytes_of_value(self) -> bytes | None:
         """Raises InvalidArgument."""
         text, value, json = self.value, self.value_base64, self.json
-        if isinstance(text, str) and value is UNSET and json is UNSET:
-            return text.encode()
+        if text is not UNSET and value is UNSET and json is UNSET:
+            return text.encode() if isinstance(text, str) else None
         if isinstance(value, bytes) and text is UNSET and json is UNSET:
             return value
         if isinstance(json, msgspec.Raw) and text is UNSET and value is UNSET:
@@ -84,12 +87,12 @@ class MessagePlaces(Struct, frozen=True):
 
 
 class StoredMessage(Struct, frozen=True, omit_defaults=True):
-    """A message: text where it is UTF-8, and otherwise base64."""
+    """A message: text where it is UTF-8, and otherwise base64. A value of null is no value."""
 
     partition: int
     offset: int
     timestamp: Annotated[int, Meta(description="Event time if the producer gave one, else when it was appended; us.")]
-    value: str | UnsetType = UNSET
+    value: str | UnsetType | None = UNSET
     value_base64: bytes | UnsetType = UNSET
     key: str | UnsetType = UNSET
     key_base64: bytes | UnsetType = UNSET
@@ -115,10 +118,10 @@ def stored(record: Record) -> StoredMessage:
     return StoredMessage(record.partition, record.offset, record.timestamp, **fields)
 
 
-def put(fields: dict[str, Any], name: str, content: bytes) -> None:
+def put(fields: dict[str, Any], name: str, content: bytes | None) -> None:
     """Add bytes to the fields of a reply: as text, or under the name for base64."""
     try:
-        fields[name] = content.decode()
+        fields[name] = None if content is None else content.decode()
     except UnicodeDecodeError:
         fields[f"{name}_base64"] = content
 

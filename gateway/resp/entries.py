@@ -1,8 +1,8 @@
 """Entries of Redis Streams and records of topics (decision 064).
 
 Idea: the id of an entry is `milliseconds-offset`: when the record was appended, and where. Of an entry's fields,
-`value` is the record's value, `key` its key, and others are its headers. An entry without a `value` has an empty one;
-an empty `value` beside other fields is kept as a header too, so that it is not lost.
+`value` is the record's value, `key` its key, and others are its headers. An entry without a `value` is a record with a
+null.
 
 Pure.
 """
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import repeat
 from typing import NamedTuple
 
-from ...storage.batch import Batch
+from ...storage.batch import Batch, Value
 from ...storage.record import NO_HEADERS
 from .refusals import CommandRefused
 
@@ -79,7 +80,7 @@ def following(id_: EntryId) -> EntryId:
     return EntryId(id_.time_ms + 1, 0)
 
 
-RecordParts = tuple[bytes, bytes | None, dict[str, bytes] | None]
+RecordParts = tuple[bytes | None, bytes | None, dict[str, bytes] | None]
 """Value, key and headers."""
 
 
@@ -98,9 +99,7 @@ def record_of(fields: Sequence[bytes]) -> RecordParts:
             if text in headers or name in (b"value", b"key"):
                 raise CommandRefused(f"field {text!r} is there twice, and a record has each header once")
             headers[text] = content
-    if value == b"" and (key is not None or headers):
-        headers["value"] = b""
-    return value or b"", key, headers or None
+    return value, key, headers or None
 
 
 def _text(name: bytes) -> str:
@@ -142,7 +141,7 @@ def encoded_entries(
 
 
 def encoded(
-    values: Sequence[bytes], keys: Keys | None, headers: Headers | None, offsets: Iterable[int], times: Sequence[int]
+    values: Sequence[Value], keys: Keys | None, headers: Headers | None, offsets: Iterable[int], times: Sequence[int]
 ) -> list[bytes]:
     """Records as entries; `times` are those of appending, in microseconds."""
     if times and times[0] == times[-1]:
@@ -151,17 +150,18 @@ def encoded(
     else:
         ids = [b"%d-%d" % (time_us // 1000, offset) for time_us, offset in zip(times, offsets, strict=True)]
     if keys is None and headers is None:
-        return [
-            b"*2\r\n$%d\r\n%b\r\n*2\r\n$5\r\nvalue\r\n$%d\r\n%b\r\n" % (len(id_), id_, len(value), value)
-            for id_, value in zip(ids, values, strict=True)
-        ]
+        with suppress(TypeError):  # of a null, which has no length
+            return [
+                b"*2\r\n$%d\r\n%b\r\n*2\r\n$5\r\nvalue\r\n$%d\r\n%b\r\n" % (len(id_), id_, len(value), value)
+                for id_, value in zip(ids, values, strict=True)
+            ]
     each_key, each_headers = keys or repeat(None), headers or repeat(NO_HEADERS)
     return list(map(_entry, ids, values, each_key, each_headers))
 
 
-def _entry(id_: bytes, value: bytes, key: bytes | None, headers: Mapping[str, bytes]) -> bytes:
+def _entry(id_: bytes, value: bytes | None, key: bytes | None, headers: Mapping[str, bytes]) -> bytes:
     fields: list[bytes] = []
-    if value or (key is None and not headers):
+    if value is not None:
         fields.append(b"$5\r\nvalue\r\n$%d\r\n%b\r\n" % (len(value), value))
     if key is not None:
         fields.append(b"$3\r\nkey\r\n$%d\r\n%b\r\n" % (len(key), key))

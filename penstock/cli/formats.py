@@ -7,6 +7,8 @@
             for bytes too, as UTF-8
     raw     written as one record, whatever it holds; read back to back, nothing added
 
+A null in place of a value is null in JSON and nil in msgpack; the others have nothing for it.
+
 Contract: what `json` and `msgpack` write, they read back equal: value, key, headers and timestamp (microseconds UTC).
 Topic, partition and offset are ignored, because the broker assigns them. Whatever is read, memory is bounded by
 MSGPACK_MOST_BYTES and a line. Pure: no files, no broker.
@@ -43,7 +45,7 @@ class InvalidInput(Error):
 class Entry(Struct, frozen=True):
     """A record to write."""
 
-    value: bytes
+    value: bytes | None
     key: bytes | None = None
     headers: Mapping[str, bytes] | None = None
     timestamp: int | None = None
@@ -58,7 +60,7 @@ class JsonRecord(Struct, omit_defaults=True, forbid_unknown_fields=True):
     timestamp: int | UnsetType = UNSET
     key: str | UnsetType | None = UNSET
     key_base64: str | UnsetType = UNSET
-    value: str | UnsetType = UNSET
+    value: str | UnsetType | None = UNSET
     value_base64: str | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
     headers_base64: dict[str, str] | UnsetType = UNSET
@@ -73,12 +75,12 @@ def writer(form: Format) -> Callable[[Iterable[Record]], bytes]:
 
 
 def _as_lines(records: Iterable[Record]) -> bytes:
-    values = [record.value for record in records]
+    values = [record.value or b"" for record in records]
     return b"\n".join([*values, b""]) if values else b""
 
 
 def _as_raw(records: Iterable[Record]) -> bytes:
-    return b"".join([record.value for record in records])
+    return b"".join([record.value or b"" for record in records])
 
 
 def _as_json(records: Iterable[Record]) -> bytes:
@@ -105,7 +107,10 @@ def _msgpack_record(record: Record) -> dict[str, Any]:
 
 def _json_record(record: Record) -> JsonRecord:
     line = JsonRecord(record.topic, record.partition, record.offset, record.timestamp)
-    line.value, line.value_base64 = _text_or_base64(record.value)
+    if record.value is None:
+        line.value = None
+    else:
+        line.value, line.value_base64 = _text_or_base64(record.value)
     if record.key is not None:
         line.key, line.key_base64 = _text_or_base64(record.key)
     for name, content in record.headers.items():
@@ -130,8 +135,10 @@ def json_bytes(name: str, content: bytes | None) -> dict[str, str | None]:
     return {name: text} if isinstance(text, str) else {f"{name}_base64": str(encoded)}
 
 
-def shown(content: bytes, *, most: int = 100) -> str:
-    """Bytes for people: as text, escaped if they are none, cut after `most` characters."""
+def shown(content: bytes | None, *, most: int = 100) -> str:
+    """Bytes for people: as text, escaped if they are none, cut after `most` characters; "null" for a null."""
+    if content is None:
+        return "null"
     text = content.decode(errors="backslashreplace")
     text = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
     return text if len(text) <= most else f"{text[: most - 3]}..."
@@ -219,7 +226,8 @@ def _entry(content: Any) -> Entry:
     found = msgspec.convert(content, MsgpackRecord)
     headers = {name: _content(name, value) for name, value in found.headers.items()}
     key = None if found.key is None else _content("key", found.key)
-    return Entry(_content("value", found.value), key, headers or None, found.timestamp)
+    value = None if found.value is None else _content("value", found.value)
+    return Entry(value, key, headers or None, found.timestamp)
 
 
 def _content(name: str, value: Any) -> bytes:
@@ -260,7 +268,7 @@ def _parse(line: bytes, place: str) -> Entry:
     try:
         found = _DECODER.decode(line)
         value = _bytes("value", found.value, found.value_base64)
-        if value is None:
+        if found.value is UNSET and found.value_base64 is UNSET:
             raise ValueError('it has neither "value" nor "value_base64"')
         headers = {name: text.encode() for name, text in (found.headers or {}).items()}
         headers |= {

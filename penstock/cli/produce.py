@@ -86,7 +86,7 @@ class _Sender:
         else:
             self._together(batch)
         self.records += len(batch)
-        self.bytes += sum(len(entry.value) for entry in batch)
+        self.bytes += sum(len(entry.value or b"") for entry in batch)
 
     def _together(self, batch: list[Entry]) -> None:
         keys = [self._extra.key if entry.key is None else entry.key for entry in batch]

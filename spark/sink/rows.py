@@ -85,16 +85,19 @@ class SinkRows:
 
 
 def by_topic(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each topic, as columns of records. Raises InvalidBatch for a row without a value or a topic."""
+    """The rows of each topic, as columns of records. Raises InvalidBatch for a row without a topic."""
     if not batch.num_rows:
         return
     records = pa.RecordBatch.from_arrays([batch.column(at) for at in layout.places], list(layout.names))
-    _check_filled(records.column("value"), "value", "filter such rows out, or coalesce(value, ...)")
     if layout.topic_at < 0:
         yield layout.topic, records
         return
     topics = batch.column(layout.topic_at)
-    _check_filled(topics, "topic", 'filter such rows out, or give the option "topic"')
+    if topics.null_count:
+        raise InvalidBatch(
+            f"{topics.null_count} of {len(topics)} rows have null as their topic, and a record needs one: filter such "
+            'rows out, or give the option "topic"'
+        )
     found = topics.dictionary_encode()
     names: list[str] = found.dictionary.to_pylist()
     if len(names) == 1:
@@ -106,10 +109,3 @@ def by_topic(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[str, pa.Re
     ends = np.bincount(codes).cumsum().tolist()
     for name, start, end in zip(names, [0, *ends], ends, strict=False):
         yield name, records.slice(start, end - start)
-
-
-def _check_filled(column: pa.Array, name: str, way_out: str) -> None:
-    if column.null_count:
-        raise InvalidBatch(
-            f"{column.null_count} of {len(column)} rows have null as their {name}, and a record needs one: {way_out}"
-        )

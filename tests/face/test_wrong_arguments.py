@@ -62,7 +62,7 @@ WRONG = {
     "Format": ["avro", 5],
     "Encoding": ["yaml", 5],
     "Outcome": ["done", 5],
-    "Iterable[bytes | ArrowData] | ArrowData": [b"one", "text", 5, [5], ["text"], THING],
+    "Iterable[bytes | ArrowData | None] | ArrowData": [b"one", "text", 5, [5], ["text"], THING],
     "Iterable[bytes | None] | ArrowData": ["text", 5, [5], ["text"], THING],
     "Callable[..., str | bytes]": ["x", 5],
     "Callable[[Posted | Error], object]": ["x", 5],

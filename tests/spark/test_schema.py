@@ -10,7 +10,7 @@ from penstock.spark.source_options import SourceOptions
 
 def test_without_options_there_are_the_columns_of_kafka():
     assert declared(SourceOptions()) == (
-        "`key` binary, `value` binary NOT NULL, `topic` string NOT NULL, `partition` int NOT NULL, "
+        "`key` binary, `value` binary, `topic` string NOT NULL, `partition` int NOT NULL, "
         "`offset` bigint NOT NULL, `timestamp` timestamp NOT NULL, `timestampType` int NOT NULL"
     )
     assert declared(SourceOptions(include_headers=True)).endswith(
@@ -20,7 +20,7 @@ def test_without_options_there_are_the_columns_of_kafka():
 
 def test_columns_may_be_chosen_and_ordered():
     assert declared(SourceOptions(columns=("OFFSET", "value", "headers"))) == (
-        "`offset` bigint NOT NULL, `value` binary NOT NULL, `headers` array<struct<key:string,value:binary>>"
+        "`offset` bigint NOT NULL, `value` binary, `headers` array<struct<key:string,value:binary>>"
     )
 
 

@@ -6,10 +6,11 @@ import struct
 
 import numpy as np
 import pytest
+from penstock.storage import arrow, columns
 from penstock.storage import batch as b
 from penstock.storage.codecs import RAW_BYTES_MAX, inflate
 from penstock.storage.errors import BadChecksum, InvalidBatch, NewerFormat
-from penstock.storage.record import records
+from penstock.storage.record import record_runs, records
 from xxhash import xxh3_64_intdigest
 
 VALUES = [b"", b"a", b"bb", bytes(300), b"last"]
@@ -293,5 +294,27 @@ def test_arrow_arrays_become_the_same_batch_as_lists() -> None:
     values, keys = pa.array([b"skipped", *VALUES], pa.binary())[1:], pa.array([b"skipped", *KEYS], pa.binary())[1:]
     assert bytes(encode_arrow(values, keys=keys)) == bytes(b.encode(VALUES, keys=KEYS))
     assert bytes(encode_arrow(pa.array(["a", "b"]))) == bytes(b.encode([b"a", b"b"]))
-    with pytest.raises(InvalidBatch, match="null"):
-        encode_arrow(pa.array([b"x", None]))
+    nulls = pa.array([b"skipped", None, b"x", b"", None])[1:]
+    assert bytes(encode_arrow(nulls)) == bytes(b.encode([None, b"x", b"", None]))
+
+
+@pytest.mark.parametrize("decoder", ["ours", "arrow"])
+@pytest.mark.parametrize("count", [1, 3, columns.FEW, columns.FEW + 1, 20_000])
+def test_runs_of_values_have_their_nulls_from_any_record_on(monkeypatch, decoder: str, count: int) -> None:
+    monkeypatch.setattr(arrow, "is_fast", lambda: decoder == "arrow")
+    values = [None if number % 3 == 0 else b"%d" % number * (number % 5) for number in range(count)]
+    batch = b.parse(b.encode(values))
+    batch.check()
+    assert batch.values() == values
+    assert batch.nulls().tolist() == list(range(0, count, 3))
+    for first in {0, 1, count // 2, count - 1} - {count}:
+        assert [value for run in batch.value_runs(first) for value in run] == values[first:]
+        assert [record.value for run in record_runs(batch, first) for record in run] == values[first:]
+
+
+def test_a_batch_of_values_alone_has_no_column_for_nulls_and_one_without_nulls_of_other_columns_neither() -> None:
+    assert [column.id for column in b.parse(b.encode([b"", b"x"])).directory()] == [b.ColumnId.VALUE]
+    with pytest.raises(InvalidBatch, match="must be bytes"):
+        b.encode(["text", None])
+    with pytest.raises(InvalidBatch, match="must be bytes"):
+        b.encode([7] * 100)

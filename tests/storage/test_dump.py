@@ -67,6 +67,17 @@ def test_bytes_that_are_not_text_are_base64() -> None:
     assert (second["key_base64"], second["headers"]) == ("gA==", {"t": "x"})
 
 
+def test_a_null_is_null_and_an_empty_value_is_not() -> None:
+    files = build(shape=[]).files
+    log = LogWriter.create(
+        "/nulls", files=files, log_id=bytes(range(16)), order=Sole(Promises("/nulls/promises", files))
+    )
+    log.append([encode([None, b""], keys=[b"k", None])], 1)
+    found = [line for line in dump(files, "/nulls", with_records=True) if line["type"] == "record"]
+    assert [(line["value"], line.get("key")) for line in found] == [(None, "k"), ("", None)]
+    log.close()
+
+
 def test_damage_is_a_line_between_the_good_ones() -> None:
     built = build(shape=[(2, 2, 2)])
     data = bytearray(content(built.files, built.segment_path()))

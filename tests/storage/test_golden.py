@@ -51,6 +51,8 @@ def test_the_golden_batches_are_read_as_they_were_meant() -> None:
 
 
 def test_the_golden_batches_of_queues_are_read_as_they_were_meant() -> None:
+    nulls = kept_batch("batch_v1_nulls")
+    assert (nulls.values(), nulls.keys()) == ([None, b"", b"x"], [b"k", b"k", None])
     queued = kept_batch("batch_v1_queued")
     assert queued.values() == [b"a", b"bb"]
     assert queued.priorities().tolist() == [0, 255]

@@ -41,7 +41,7 @@ def made(rng: random.Random, count: int, base_offset: int, wanted: set[str], cod
         "not_before": [rng.choice([0, rng.randrange(10**9)]) for _ in range(count)],
         "dedup": [rng.choice([b"", b"d%d" % i]) for i in range(count)],
     }
-    values = [rng.randbytes(rng.choice([0, 1, 30])) for _ in range(count)]
+    values = [rng.choice([None, b"", rng.randbytes(1), rng.randbytes(30)]) for _ in range(count)]
     encoded = encode(values, codec=codec, **{name: beside[name] for name in wanted})
     return placed(encoded, base_offset, time_us=99 + base_offset)
 

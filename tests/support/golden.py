@@ -57,6 +57,11 @@ def everything() -> bytes:
     return stamped(with_effects(batch, b"\x93\x01\x02\x03"))
 
 
+def nulls() -> bytes:
+    """Values of which some are null, beside an empty one."""
+    return stamped(encode([None, b"", b"x"], keys=[b"k", b"k", None]))
+
+
 def queued() -> bytes:
     """A batch with the columns that queues look at."""
     return stamped(encode([b"a", b"bb"], priorities=[0, 255], not_before=[TIME, 0], dedup=[b"", b"order-17"]))
@@ -131,6 +136,7 @@ SAMPLES: dict[str, Callable[[], bytes]] = {
     "batch_v1_example": example,
     "batch_v1_everything": everything,
     "batch_v1_lz4": compressed,
+    "batch_v1_nulls": nulls,
     "batch_v1_queued": queued,
     "batch_v1_kept": kept_before,
     "batch_v1_kept_with_append_times": kept,

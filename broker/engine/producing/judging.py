@@ -30,17 +30,18 @@ if TYPE_CHECKING:
 
 ALLOWED = frozenset({
     ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS, ColumnId.EVENT_TIME, ColumnId.KEY_VALIDITY, ColumnId.PRIORITY,
-    ColumnId.NOT_BEFORE, ColumnId.DEDUP,
+    ColumnId.NOT_BEFORE, ColumnId.DEDUP, ColumnId.VALUE_VALIDITY,
 })  # fmt: skip
 """Columns a producer may send. The others are the broker's, or reserved until a reader knows what they mean."""
 
 KINDS = frozenset({Kind.RECORDS, Kind.STAGED})
 """Kinds a producer may send."""
 
-_KEY, _HEADERS, _DEDUP = int(ColumnId.KEY), int(ColumnId.HEADERS), int(ColumnId.DEDUP)
-_KEY_VALIDITY, _EVENT_TIME, _NOT_BEFORE = map(int, (ColumnId.KEY_VALIDITY, ColumnId.EVENT_TIME, ColumnId.NOT_BEFORE))
+_VALUE, _KEY, _HEADERS, _DEDUP = map(int, (ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS, ColumnId.DEDUP))
+_EVENT_TIME, _NOT_BEFORE = int(ColumnId.EVENT_TIME), int(ColumnId.NOT_BEFORE)
+_VALIDITY = {_VALUE: int(ColumnId.VALUE_VALIDITY), _KEY: int(ColumnId.KEY_VALIDITY)}
 
-SIZED = {int(ColumnId.VALUE): "a value", _KEY: "a key", _HEADERS: "headers"}
+SIZED = {_VALUE: "a value", _KEY: "a key", _HEADERS: "headers"}
 """What `max_record_bytes` limits, each by itself."""
 
 INFLATED_BYTES_MAX = 32 << 20
@@ -110,12 +111,12 @@ def _check_columns(batch: Batch, max_frame_bytes: int, max_record_bytes: int, no
     if _DEDUP in found and batch.kind == Kind.STAGED:
         raise InvalidBatch("staged records cannot have dedup keys: a transaction is committed once anyway")
     _check_work(found, min(INFLATED_BYTES_MAX, max_frame_bytes))
-    present = _present_keys(batch, found) if _KEY_VALIDITY in found else None
+    present = {id_: _present(batch, found, id_) for id_, validity in _VALIDITY.items() if validity in found}
     for id_, what in SIZED.items():
         column = found.get(id_)
         if column is None:
             continue
-        partial = present if id_ == _KEY else None
+        partial = present.get(id_)
         # Of any other column, `Batch.check` has seen all there is.
         if column.codec or column.raw_bytes > max_record_bytes or id_ == _HEADERS or partial is not None:
             raw = _raw(batch, column)
@@ -167,7 +168,7 @@ def _check_records(what: str, raw: Buffer, count: int, most: int, present: np.nd
             "raise the setting or split the record"
         )
     if present is not None and lengths[~present].any():
-        raise InvalidBatch("a record without a key has bytes in the column of keys: leave them out")
+        raise InvalidBatch(f"a record without {what} has bytes in the column of them: leave them out")
 
 
 def _check_headers(raw: Buffer, count: int) -> None:
@@ -179,13 +180,15 @@ def _check_headers(raw: Buffer, count: int) -> None:
         raise InvalidBatch(f"the headers of a record must be a msgpack map of text to bytes ({error})") from None
 
 
-def _present_keys(batch: Batch, found: dict[int, Column]) -> np.ndarray:
-    """A mask of the records with a key."""
-    if _KEY not in found:
-        raise InvalidBatch("a batch without keys says which of them are there: leave column 11 out")
-    bitmap, count = batch.stored(found[_KEY_VALIDITY]), batch.record_count
+def _present(batch: Batch, found: dict[int, Column], id_: int) -> np.ndarray:
+    """A mask of the records with a key, or a value."""
+    if id_ not in found:
+        raise InvalidBatch(f"a batch without keys says which of them are there: leave column {_VALIDITY[id_]} out")
+    bitmap, count = batch.stored(found[_VALIDITY[id_]]), batch.record_count
     if count % 8 and bitmap[-1] >> count % 8:
-        raise InvalidBatch(f"the validity of {count} keys has bits behind the last one: fill its last byte with 0")
+        raise InvalidBatch(
+            f"column {_VALIDITY[id_]} has bits behind the last of {count} records: fill its last byte with 0"
+        )
     return columns.decode_validity(bitmap, count)
 
 

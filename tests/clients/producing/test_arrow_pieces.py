@@ -197,7 +197,6 @@ def test_whether_keys_repeat_is_seen_in_a_sample():
             r"'keys', which no record has: name them value, key, headers, timestamp, partition, or .* \(offset and",
         ),
         ({"value": [1]}, InvalidBatch, "column 'value' has type int64"),
-        ({"value": [None, b"x"]}, InvalidBatch, "1 of 2 values are null"),
         ({"value": [b"x"], "key": [1]}, InvalidBatch, "column 'key' has type int64"),
         ({"value": [b"x"], "headers": ["h"]}, InvalidBatch, "column 'headers' has type string"),
         ({"value": [b"x"], "timestamp": ["now"]}, InvalidBatch, "column 'timestamp' has type string"),

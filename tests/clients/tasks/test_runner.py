@@ -236,6 +236,8 @@ async def test_a_cancelled_task_that_raises_is_no_failure_in_the_log(caplog: Any
         ("gone", b"[[],{}]", None, "no function is called 'gone' here; there are: add, "),
         ("add", b"[[],{}]", {"other": b""}, "no header penstock-task"),
         ("add", b"[[],{}]", {NAME_HEADER: b"add", ENCODING_HEADER: b"pickle"}, "none of json, msgpack"),
+        ("add", None, None, "add: the record has no value"),
+        ("square", None, None, "square: the record has no value"),
         ("add", b"\xff", None, "add: it is no json"),
         ("add", b'[["x"],{}]', None, "argument 'left' does not fit"),
         ("square", b'[["x"],{}]', None, "argument 'number' does not fit"),

@@ -94,6 +94,22 @@ def test_msgpack_of_others_may_have_text_and_nothing_but_a_value() -> None:
     assert read("msgpack") == []
 
 
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_nulls_come_back_as_nulls(form: str) -> None:
+    given_records = [record(None, b"k"), record(b"", b"k")]  # type: ignore[arg-type]
+    content = writer(form)(given_records)  # type: ignore[arg-type]
+    found = read(form, content)
+    assert [(entry.value, entry.key) for entry in found] == [(None, b"k"), (b"", b"k")]
+
+
+def test_where_nothing_stands_for_nulls_they_are_empty() -> None:
+    given_records = [record(None), record(b"x")]  # type: ignore[arg-type]
+    assert writer("lines")(given_records) == b"\nx\n"
+    assert writer("raw")(given_records) == b"x"
+    assert formats.shown(None) == "null"
+    assert formats.json_fields(given_records[0])["value"] is None
+
+
 GOOD = msgspec.msgpack.encode({"value": b"fine"})
 
 
@@ -157,7 +173,7 @@ def test_lines_and_raw_write_any_bytes() -> None:
     ("line", "says"),
     [
         (b"{}", 'neither "value" nor "value_base64"'),
-        (b'{"value": 1}', "Expected `str`"),
+        (b'{"value": 1}', "Expected `str | null`"),
         (b'{"valeu": "x"}', "unknown field `valeu`"),
         (b"plain", "malformed"),
         (b'{"value": "a", "value_base64": "YQ=="}', 'its "value" is given twice'),

@@ -52,6 +52,39 @@ def test_bytes_come_out_of_every_door_as_they_came_in(http, key, native, resp):
     assert entries[-1] == {b"value": BINARY, b"key": BINARY, b"h": BINARY}
 
 
+def test_nulls_are_none_of_the_empty_values_whichever_door_they_take(http, key, native, resp):
+    lines = {"content-type": "application/x-ndjson"}
+    assert runs(http.post(messages(key), json=[{"value": None, "key": "k"}, {"value": "", "key": "k"}])) == [(0, 0, 2)]
+    http.post(messages(key), content='{"value": null, "headers": {"h": "1"}}\n{"value": ""}\n', headers=lines)
+    resp.xadd(key, {"key": "r"})
+    resp.xadd(key, {"key": "r", "value": ""})
+    with native.producer(key) as producer:
+        producer.send_many([None, b""])
+    values = [None, b""] * 4
+    assert [record.value for record in native.read(key, 0, 0)] == values
+    found = http.get(messages(key), params={"max_messages": 10}).json()["messages"]
+    assert [message["value"] for message in found] == [None, ""] * 4
+    assert all("value_base64" not in message for message in found)
+    read = http.get(
+        messages(key), params={"max_messages": 10}, headers={"accept": "application/vnd.apache.arrow.stream"}
+    )
+    assert pa.ipc.open_stream(read.content).read_all()["value"].to_pylist() == values
+    entries = [fields for _, fields in resp.xrange(key)]
+    assert entries[:3] == [{b"key": b"k"}, {b"value": b"", b"key": b"k"}, {b"h": b"1"}]
+    assert [b"value" in fields for fields in entries] == [False, True] * 4
+    assert entries[6] == {}
+    assert resp.execute_command("LISTEN", key, "me", "8") == values
+
+
+def test_nulls_are_tasks_and_no_schedules(http, key, resp):
+    made = http.post("/tasks", json={"queue": key, "value": None, "key": "k"})
+    assert made.status_code == 201, made.text
+    leased = http.post("/tasks/lease", json={"queue": key}).json()
+    assert [task["value"] for task in leased["tasks"]] == [None]
+    refused = http.put(f"/schedules/{key}/s", json={"spec": "every 30s", "value": None})
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_argument")
+
+
 def test_bytes_of_other_doors_come_out(http, key, native, resp):
     resp.xadd(key, {"value": BINARY, "key": "k", "note": "n"})
     with native.producer(key) as producer:

@@ -51,11 +51,11 @@ def test_the_id_behind_the_largest_offset_is_in_the_next_millisecond():
 FIELDS = [
     ([b"value", b"x"], (b"x", None, None)),
     ([b"key", b"k", b"value", b"x"], (b"x", b"k", None)),
-    ([b"a", b"1", b"b", b"2"], (b"", None, {"a": b"1", "b": b"2"})),
-    ([b"value", b"", b"a", b"1"], (b"", None, {"a": b"1", "value": b""})),
+    ([b"a", b"1", b"b", b"2"], (None, None, {"a": b"1", "b": b"2"})),
+    ([b"value", b"", b"a", b"1"], (b"", None, {"a": b"1"})),
     ([b"value", b""], (b"", None, None)),
-    ([b"key", b""], (b"", b"", None)),
-    ([b"", b"x", "ä".encode(), b"\xff"], (b"", None, {"": b"x", "ä": b"\xff"})),
+    ([b"key", b""], (None, b"", None)),
+    ([b"", b"x", "ä".encode(), b"\xff"], (None, None, {"": b"x", "ä": b"\xff"})),
 ]
 
 

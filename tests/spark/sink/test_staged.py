@@ -16,7 +16,7 @@ from penstock.spark.sink.epochs import BATCH_ID, QUERY_ID
 from penstock.spark.sink.messages import Written
 from penstock.spark.sink.options import SinkOptions
 from penstock.spark.sink.staged import StagedStreamWriter, StagedWriter
-from penstock.storage.errors import InvalidBatch
+from penstock.storage.errors import RecordTooLarge
 from pyspark import TaskContext
 from support.topics import open_stages, records, texts
 
@@ -103,8 +103,8 @@ def test_a_write_that_is_aborted_leaves_nothing(options: SinkOptions, client: Cl
 
 
 def test_a_task_whose_rows_cannot_be_records_leaves_nothing(options: SinkOptions, client: Client) -> None:
-    with pytest.raises(InvalidBatch, match="null as their value"):
-        StagedWriter(options, LAYOUT).write(rows("1", None))
+    with pytest.raises(RecordTooLarge):
+        StagedWriter(options, LAYOUT).write(rows("1", "x" * (17 << 20)))
     assert open_stages(client) == 0
 
 

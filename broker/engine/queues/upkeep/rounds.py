@@ -43,7 +43,7 @@ PORTION_BYTES = 1 << 20
 class OutboxRecord(NamedTuple):
     """The columns copied of a record."""
 
-    value: bytes
+    value: bytes | None
     key: bytes | None
     headers: dict[str, bytes]
     event_time: int

@@ -103,7 +103,14 @@ LIES = {
     "offsets": (of(VALUES, (ColumnId.OFFSET, 0, bytes(16))), "column 13 cannot be produced"),
     "times of appending": (of(VALUES, (ColumnId.APPEND_TIME, 0, bytes(16))), "column 14 cannot be produced"),
     "differences of offsets": (of(VALUES, (ColumnId.OFFSET_DELTA, 0, bytes(8))), "column 9 cannot be produced"),
-    "a validity of values": (of(VALUES, (ColumnId.VALUE_VALIDITY, 0, b"\3")), "column 12 cannot be produced"),
+    "bits behind the last validity of values": (of(VALUES, (ColumnId.VALUE_VALIDITY, 0, b"\7")), "column 12 has bits"),
+    "a validity of values that is too short": (of(VALUES, (ColumnId.VALUE_VALIDITY, 0, b"")), "0 bytes instead of 1"),
+    "a validity of values that is too long": (of(VALUES, (ColumnId.VALUE_VALIDITY, 0, b"\3\0")), "2 bytes instead"),
+    "a compressed validity": (of(VALUES, (ColumnId.VALUE_VALIDITY, 1, b"\3")), "column 12 cannot have codec 1"),
+    "a null with bytes": (of(VALUES, (ColumnId.VALUE_VALIDITY, 0, b"\2")), "without a value has bytes"),
+    "a null with bytes, compressed": (
+        of((ColumnId.VALUE, 1, pieces([b"a", b"b"])), (ColumnId.VALUE_VALIDITY, 0, b"\1")), "without a value has bytes",
+    ),
     "a column of an experiment": (of(VALUES, (2000, 0, b"x")), "column 2000 cannot be produced"),
     "no records": (edited(PLAIN, 24, bytes(4)), "offsets"),
     "records without values": (of((ColumnId.KEY, 0, pieces([b"a", b"b"]))), "does not fit its columns"),
@@ -138,11 +145,12 @@ def test_what_every_reader_can_decode_is_taken(codec: Codec):
         "keys": [b"k", None, b""], "headers": [{"h": b"1", "é": b""}, None, {}], "event_times": [*EVENT_TIMES, 0],
         "priorities": [0, 9, 255], "not_before": [0, START_US + 1, 0], "dedup": [b"", b"d", b"e"], "codec": codec,
     }  # fmt: skip
-    assert rig.produce(topic, [b"a", b"", b"c"], **how).offset == 0
+    assert rig.produce(topic, [None, b"", b"c"], **how).offset == 0
     stored: Batch = rig.node.logs[1].reader().cursor(0).next().batches[0]
     found = records(stored)
     assert [record.headers for record in found] == [{"h": b"1", "é": b""}, {}, {}]
     assert [record.key for record in found] == how["keys"]
+    assert [record.value for record in found] == [None, b"", b"c"]
     assert [record.time.year for record in found] == [1, 9999, 1970]
 
 
