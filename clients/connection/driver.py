@@ -284,9 +284,12 @@ class Driver:
             return
         try:
             self._calling.add(me)
-            while self.connection.finished:
-                ready, self.connection.finished = self.connection.finished, []
-                self._unlocked(lambda ready=ready: [_call_back(callback) for callback in ready])
+            while ready := self.connection.finished:
+                self.connection.finished = []
+                try:
+                    self._unlocked(lambda ready=ready: _call_back_each(ready))
+                finally:  # what Ctrl-C in one of them kept from being called
+                    self.connection.finished[:0] = ready
         finally:
             self._calling.discard(me)
 
@@ -329,6 +332,17 @@ class Driver:
                 self.connection.channel.wake()
                 self._turned.wait(0.01)
             self.connection.close()
+
+
+def _call_back_each(callbacks: list[Callable[[], None]]) -> None:
+    """Call them, and take them out of the list."""
+    called = 0
+    try:
+        for callback in callbacks:
+            called += 1
+            _call_back(callback)
+    finally:
+        del callbacks[:called]
 
 
 def _call_back(callback: Callable[[], object]) -> None:

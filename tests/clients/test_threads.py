@@ -126,6 +126,22 @@ def test_a_callback_that_raises_is_reported_and_keeps_nothing_from_going_on(shar
     assert [kind for kind, _ in told] == [ZeroDivisionError] * 2
 
 
+def test_callbacks_behind_one_that_was_interrupted_are_called_by_the_next_verb(shared, topic):
+    driver, called = shared._driver, []
+
+    def interrupted():
+        called.append("interrupted")
+        raise KeyboardInterrupt
+
+    with driver.lock:  # the pump waits for it
+        driver.connection.finished += [interrupted, lambda: called.append("one"), lambda: called.append("two")]
+        with pytest.raises(KeyboardInterrupt):
+            driver._run_callbacks()
+        assert called == ["interrupted"]
+        driver._run_callbacks()
+    assert called == ["interrupted", "one", "two"]
+
+
 def test_a_callback_on_what_is_done_is_called_at_once(shared, topic):
     with shared.producer(topic) as producer:
         future = producer.send_nowait(b"x")
