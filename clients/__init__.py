@@ -19,6 +19,7 @@ from .queues.descriptions import (
     PendingTask,
     Queue,
     QueuePartition,
+    QueueWorker,
     Schedule,
     TaskInfo,
 )
@@ -31,6 +32,6 @@ __all__ = [
     "Stage", "Staging", "Transaction",
     "Columns", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",
-    "Queue", "QueuePartition", "Schedule", "TaskInfo",
+    "Queue", "QueuePartition", "QueueWorker", "Schedule", "TaskInfo",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut", "WindowFull",
 ]  # fmt: skip

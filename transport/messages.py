@@ -57,6 +57,7 @@ from .queue_messages import (
     Settled,
     SettleRecords,
     SettleTasks,
+    SetWorker,
     TaskState,
     Workers,
 )  # fmt: skip
@@ -476,7 +477,7 @@ Request = (
     | Fetch | Join | Release | Credit | SeekTo | Leave | Commit | ListGroups | ResetGroup | DeleteGroup | Stats
     | Lease | SettleTasks | ExtendLeases | SetQueue | ListQueues | PauseQueue | DeleteQueue | AskTask | CancelTask
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
-    | ListPending | ListWorkers | Claim
+    | ListPending | ListWorkers | SetWorker | Claim
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
     | DeleteRecords | ListDeleted
 )  # fmt: skip

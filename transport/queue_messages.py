@@ -91,6 +91,7 @@ class Lease(Message, tag=70, frozen=True):
     settles: Settles = []
     start: Int64 = -1  # where a group begins that does not exist yet: -1 first, -2 end, a time; NOWHERE: refused
     takes: bool = False  # without a lease: the records are done when they are given
+    remember: bool = False  # the worker, also while there is nothing for it
 
 
 class Leased(Message, tag=71, frozen=True):
@@ -361,7 +362,7 @@ class PendingRecords(Message, tag=121, frozen=True):
 
 
 class ListWorkers(Message, tag=122, frozen=True):
-    """Count the leased records of a queue group, by worker. Answered by Workers."""
+    """The workers that a queue group remembers, and what each holds. Answered by Workers."""
 
     request: Count
     topic: TopicId
@@ -373,6 +374,8 @@ class QueueWorker(Struct, array_like=True, frozen=True, gc=False):
 
     name: str
     pending: Count  # records it holds
+    first_us: Int64 = -1  # when it was first given records, or made; -1: not known
+    last_us: Int64 = -1  # when it was last given records, or extended a lease; -1: never, or not known
 
 
 class PendingPartition(Struct, array_like=True, frozen=True, gc=False):
@@ -388,6 +391,18 @@ class Workers(Message, tag=123, frozen=True):
     request: Count
     partitions: list[PendingPartition]
     workers: list[QueueWorker]  # by name
+    now_us: Int64 = 0  # log time
+
+
+class SetWorker(Message, tag=125, frozen=True):
+    """Remember a worker of a queue group; or forget it, and settle what it holds. Answered by Counted."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    worker: str
+    known: bool = True  # from now on
+    verb: Count = Verb.RELEASE  # of a forgotten worker's records, as in Settle
 
 
 class Claim(Message, tag=124, frozen=True):

@@ -17,11 +17,13 @@ from .descriptions import (
     PendingSummary,
     PendingTask,
     Queue,
+    QueueWorker,
     Schedule,
     TaskInfo,
     pending_summary_of,
     queue_of,
     schedule_of,
+    workers_of,
 )
 from .outcomes import Outcome
 from .verbs import QueueVerbs
@@ -210,6 +212,28 @@ class QueueClient:
                 lease=lease, force=force, records=records, max_records=max_records,
             )
         )  # fmt: skip
+
+    # -- workers ---------------------------------------------------------------------------------------------
+
+    def workers(self, topic: str, group: str) -> list[QueueWorker]:
+        """The workers of `group` on `topic`, by name: how many tasks each holds, and when it got some.
+
+        The group remembers up to 1000 workers on each partition; for more, it forgets the one without tasks that has
+        been silent longest. Raises UnknownGroup.
+        """
+        return workers_of(self._driver.run(self._queue_verbs.workers(topic, group)))
+
+    def forget_worker(self, topic: str, group: str, worker: str, verb: Outcome = "release") -> int:
+        """Forget `worker` of `group` on `topic`, by its name, and settle the tasks that it holds.
+
+        A worker that is still there finds its leases lost, and is known again with the next task that it gets.
+
+        Args:
+            verb: "ack", "nack", "reject" or "release", for all of its tasks.
+
+        Returns: how many it held. Raises UnknownGroup.
+        """
+        return self._driver.run(self._queue_verbs.forget_worker(topic, group, worker, verb))
 
     # -- records ---------------------------------------------------------------------------------------------
 

@@ -198,6 +198,19 @@ class PendingSummary(msgspec.Struct, frozen=True):
     workers: dict[str, int]
 
 
+class QueueWorker(msgspec.Struct, frozen=True):
+    """A worker of a queue group, by its name. `pending` is how many tasks it holds.
+
+    `first_seen` is when it was first given tasks, or made. `last_active` is when it was last given tasks or extended a
+    lease, None before the first time. Both are None where the group does not remember it.
+    """
+
+    name: str
+    pending: int
+    first_seen: datetime | None
+    last_active: datetime | None
+
+
 class Schedule(msgspec.Struct, frozen=True):
     """A record appended at stated times. `last` is None before the first time, `next` after the last."""
 
@@ -278,6 +291,11 @@ def pending_summary_of(topic: str, found: queue_messages.Workers) -> PendingSumm
         task_id(topic, some[-1].partition, some[-1].highest) if some else None,
         {worker.name: worker.pending for worker in found.workers if worker.pending},
     )
+
+
+def workers_of(found: queue_messages.Workers) -> list[QueueWorker]:
+    """The workers of a queue group as the wire has them."""
+    return [QueueWorker(each.name, each.pending, moment(each.first_us), moment(each.last_us)) for each in found.workers]
 
 
 def schedule_of(found: messages.Schedule) -> Schedule:

@@ -39,6 +39,7 @@ from ...transport.queue_messages import (
     SetQueue,
     SetSchedule,
     SettleRecords,
+    SetWorker,
     TaskState,
     Verb,
     Workers,
@@ -309,6 +310,14 @@ class QueueVerbs:
             )
         )
 
+    def forget_worker(self, topic: str, group: str, worker: str, verb: Outcome) -> Steps[int]:
+        """Forget a worker and settle what it holds. Returns how many tasks that were."""
+
+        def make(id_: bytes, _: object, request: int) -> SetWorker:
+            return SetWorker(request, id_, group, worker, False, Verb[verb.upper()])
+
+        return (yield from self._counted(topic, [[]], make, f"forgetting worker {worker} of queue {group}"))
+
     # -- records ----------------------------------------------------------------------------------------
 
     def delete_records(self, topic: str, ids: Iterable[str]) -> Steps[int]:
@@ -358,12 +367,18 @@ class QueueVerbs:
 
     def redrive(self, topic: str, group: str, ids: Iterable[str] | None, reason: str, per_s: float) -> Steps[int]:
         """Retry dead-lettered tasks."""
-        make = partial(_redrive, group=group, reason=reason, per_s=float(per_s))
+
+        def make(id_: bytes, offsets: list[tuple[int, int]], request: int) -> RedriveDead:
+            return RedriveDead(request, id_, group, offsets, reason, float(per_s))
+
         return (yield from self._count(topic, ids, reason, make, f"redriving dead-lettered tasks of queue {group}"))
 
     def discard(self, topic: str, group: str, ids: Iterable[str] | None, reason: str) -> Steps[int]:
         """Discard dead-lettered tasks."""
-        make = partial(_discard, group=group, reason=reason)
+
+        def make(id_: bytes, offsets: list[tuple[int, int]], request: int) -> DiscardDead:
+            return DiscardDead(request, id_, group, offsets, reason)
+
         return (yield from self._count(topic, ids, reason, make, f"discarding dead-lettered tasks of queue {group}"))
 
     def _count(self, topic: str, ids: Iterable[str] | None, reason: str, make: Any, what: str) -> Steps[int]:
@@ -466,16 +481,6 @@ def _check_places(number: int | None, **places: int | None) -> None:
 
 def _list_deleted(topic: bytes, partition: int, start: int, end: int, request: int) -> ListDeleted:
     return ListDeleted(request, topic, partition, start, end)
-
-
-def _redrive(
-    topic: bytes, offsets: list[tuple[int, int]], request: int, *, group: str, reason: str, per_s: float
-) -> RedriveDead:
-    return RedriveDead(request, topic, group, offsets, reason, per_s)
-
-
-def _discard(topic: bytes, offsets: list[tuple[int, int]], request: int, *, group: str, reason: str) -> DiscardDead:
-    return DiscardDead(request, topic, group, offsets, reason)
 
 
 def _places(topic: str, ids: Iterable[str]) -> list[tuple[int, int]]:

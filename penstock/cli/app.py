@@ -30,7 +30,7 @@ COMMANDS = {
     "consume": "Read records of a topic.",
     "forward": "Send what a spool accepted to a broker.",
     "group": "List, show, reset and delete groups of consumers.",
-    "queue": "List, set, pause, resume and delete queues.",
+    "queue": "List, set, pause, resume and delete queues; list their workers.",
     "task": "Enqueue, lease and settle tasks by hand; ask what became of one.",
     "dead": "List, show, redrive and discard dead-lettered tasks.",
     "schedule": "Set, list and delete schedules.",

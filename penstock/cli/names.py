@@ -55,10 +55,15 @@ def _queue_groups(client: Client, topic: str | None) -> Iterable[str]:
     return (queue.name for queue in client.queues(topic))
 
 
+def _workers(client: Client, topic: str | None) -> Iterable[str]:
+    return (each.name for queue in client.queues(topic) for each in client.workers(queue.topic, queue.name))
+
+
 TOPIC = BrokerName(lambda client, _: (topic.name for topic in client.topics()))
 GROUP = BrokerName(_groups)
 QUEUE_GROUP = BrokerName(_queue_groups)
 SCHEDULE = BrokerName(lambda client, topic: (schedule.name for schedule in client.schedules(topic)))
+WORKER = BrokerName(_workers)
 
 topic_argument = click.argument("topic", type=TOPIC)
 queue_group_option = click.option(

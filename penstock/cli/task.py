@@ -11,7 +11,7 @@ import click
 
 from ..storage import units
 from .formats import json_bytes, json_fields, shown
-from .names import queue_group_option, topic_argument
+from .names import WORKER, queue_group_option, topic_argument
 from .options import DURATION, HEADER, TYPED, Invocation, with_session
 from .positions import MOMENT, utc_text
 
@@ -150,7 +150,7 @@ def _settle(session: Invocation, group: str, names: Sequence[str], verb: Outcome
 
 @command.command(short_help="Give leased tasks to another worker.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--worker", help="Name of the worker; default: by hand.")
+@click.option("--worker", type=WORKER, help="Name of the worker; default: by hand.")
 @click.option("--idle", "idle_s", type=DURATION, default="0s", help="Only what was given out at least so long ago.")
 @click.option("--lease", "lease_s", type=DURATION, help="Length of the lease; default: the queue's setting.")
 @click.option("--force", is_flag=True, help="Also tasks that are not leased, but ready or retrying.")
@@ -186,7 +186,7 @@ def claim(
 
 @command.command(short_help="List the tasks that workers hold.")
 @topic_argument
-@click.option("--worker", help="Only what this worker holds.")
+@click.option("--worker", type=WORKER, help="Only what this worker holds.")
 @click.option("--idle", "idle_s", type=DURATION, default="0s", help="Only what was given out at least so long ago.")
 @click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="At most N.")
 @queue_group_option

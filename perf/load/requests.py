@@ -124,6 +124,7 @@ def _most_of_queues(on: Subjects) -> dict[type, list[m.Request]]:
             m.ListPending(1, work, "q", 0, 1 << 30, min_idle_ms=1 << 40),
         ],
         m.ListWorkers: [m.ListWorkers(1, work, "q"), m.ListWorkers(1, wide, "q")],
+        m.SetWorker: [m.SetWorker(1, wide, "q", "w"), m.SetWorker(1, work, "q", "no such", False)],
         m.Claim: [
             m.Claim(1, work, "q", "w", 0, 1000), m.Claim(1, work, "q", "w", 0, 1000, max_bytes=0),
             m.Claim(1, work, "q", "w", 0, offsets=list(range(2900, 3000)), force=True, max_bytes=1 << 30),
@@ -186,6 +187,7 @@ def usual(on: Subjects) -> dict[type, list[m.Request]]:
         m.SettleRecords: [m.SettleRecords(1, work, "q", 3, [(0, 1)])],
         m.ListPending: [m.ListPending(1, work, "q", 0, 10)],
         m.ListWorkers: [m.ListWorkers(1, work, "q")],
+        m.SetWorker: [m.SetWorker(1, work, "q", "w")],
         m.Claim: [m.Claim(1, work, "q", "w", 0, 1)],
         m.RedriveDead: [m.RedriveDead(1, work, "q", [(0, 1)], "no such")],
         m.DiscardDead: [m.DiscardDead(1, work, "q", [(0, 1)], "no such")],

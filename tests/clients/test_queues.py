@@ -132,6 +132,33 @@ def test_leased_tasks_are_listed_and_counted(client, topic):
         client.pending_summary(topic, "others")
 
 
+def test_workers_are_listed_and_forgotten_with_what_they_hold(client, topic):
+    fill(client, topic, 6, partitions=2)
+    client.set_queue(topic, "jobs", lease_s=None)
+    assert client.workers(topic, "jobs") == []
+    with client.worker(topic, group="jobs", prefetch=0, name="ann") as ann:
+        tasks = [*ann.fetch(6, wait=WAIT), *ann.fetch(6, wait=WAIT)]
+        tasks[0].ack()
+        client.claim(topic, "jobs", "bob", [tasks[1].id])
+        found = client.workers(topic, "jobs")
+        assert [(each.name, each.pending) for each in found] == [("ann", 10), ("bob", 1)]
+        assert all(each.first_seen <= each.last_active for each in found)
+        assert abs(datetime.now(UTC) - found[0].first_seen) < timedelta(days=36500)
+        assert client.forget_worker(topic, "jobs", "ann") == 10
+        assert [each.name for each in client.workers(topic, "jobs")] == ["bob"]
+        with pytest.raises(LeaseLost):
+            tasks[2].ack()
+    assert client.queue(topic, "jobs").retrying + client.queue(topic, "jobs").ready == 10
+    assert client.forget_worker(topic, "jobs", "bob", "ack") == 1
+    assert client.task(tasks[1].id, "jobs").state == "completed"
+    assert client.forget_worker(topic, "jobs", "bob", "ack") == 0
+    with pytest.raises(InvalidArgument):
+        client.forget_worker(topic, "jobs", "bob", "drop")
+    for verb in (client.workers, lambda *where: client.forget_worker(*where, "ann")):
+        with pytest.raises(UnknownGroup):
+            verb(topic, "others")
+
+
 def test_leased_tasks_are_given_to_another_worker(client, topic):
     fill(client, topic, 4, partitions=2)
     client.set_queue(topic, "jobs", lease_s=None, max_attempts=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from penstock.cli import exits
@@ -153,6 +154,25 @@ def test_leased_tasks_are_listed_with_their_workers(on: Cli, queue: str) -> None
     assert on("task", "pending", queue, "--worker", "ann").text == "no task is leased\n"
     assert on("task", "pending", queue, "--idle", "1d").text == "no task is leased\n"
     assert [each["id"] for each in on("task", "pending", queue, "--count", "1", "--json").lines] == [first]
+
+
+def test_workers_are_listed_and_forgotten(on: Cli, queue: str) -> None:
+    assert on("queue", "workers", queue).text == "no worker has had a task yet\n"
+    first, second = enqueued(on, queue, "a", "b")
+    on("task", "claim", first, second, "--worker", "ann", "--force")
+    assert re.search(r"^ann +2 +20\d\d-.+ +20\d\d-", on("queue", "workers", queue).text, re.MULTILINE)
+    (line,) = on("queue", "workers", queue, "--json").lines
+    assert (line["name"], line["pending"]) == ("ann", 2)
+    assert line["first_seen"] == line["last_active"] > "20"
+    assert on("queue", "forget-worker", queue, "ann").code == exits.USAGE
+    found = on("queue", "forget-worker", queue, "ann", "--yes")
+    assert found.text == "worker ann is forgotten; release: 2 tasks\n"
+    assert on("queue", "workers", queue, "--json").lines == []
+    on("task", "claim", first, "--worker", "ann", "--force")
+    (line,) = on("queue", "forget-worker", queue, "ann", "--tasks", "reject", "--yes", "--json").lines
+    assert (line["worker"], line["tasks"], line["count"]) == ("ann", "reject", 1)
+    assert [state(on, id_) for id_ in (first, second)] == ["dead-lettered", "retrying"]
+    assert on("queue", "workers", queue, "--group", "none").code == exits.NOT_FOUND
 
 
 def test_leased_tasks_are_claimed_by_id(on: Cli, queue: str) -> None:

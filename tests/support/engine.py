@@ -241,7 +241,7 @@ class Rig:
     def ask_lease(self, topic: bytes, group: str = "g", most: int = 1, *, wait_ms: int = 5000, **how: Any) -> int:
         """Send a Lease that may wait, and return the number of the request."""
         request = self.next_request()
-        self.send(m.Lease(request, topic, group, "w", most, wait_ms=wait_ms, **how))
+        self.send(m.Lease(request, topic, group, how.pop("worker", "w"), most, wait_ms=wait_ms, **how))
         self.turn()
         return request
 

@@ -57,6 +57,8 @@ class Administration(Requests):
         live = [token for token in tokens if token in group.leases]
         held = sorted(offset for token in live for offset in group.held_by(token))
         for token in live:
+            if group.leases[token].until_us != until_us:
+                group.saw(group.leases[token].worker, self.now_us(partition))
             group.leases[token].until_us = until_us
         for number, offset, value in message.progress:
             if number == partition and offset in held:
@@ -98,6 +100,35 @@ class Administration(Requests):
             if task.state in states and offset < end and (offset >= group.start or task.state in OPEN)
         ]
         return (partition, name, shelf, group, found) if found else None
+
+    def set_worker(self) -> None:
+        """A worker is made, or forgotten with what it holds; one that waits for records is left alone."""
+        name, dice, request = self.dice.choice(GROUPS), self.dice, self.rig.next_request()
+        groups = {number: shelf.groups[name] for number, shelf in enumerate(self.shelves) if name in shelf.groups}
+        holding = {given.worker for group in groups.values() for given in group.leases.values()}
+        seen = {worker for group in groups.values() for worker in group.workers}
+        idle, busy = sorted(seen - holding - self.demands.keys()), sorted(holding - self.demands.keys())
+        worker = dice.choice([f"n{request}", *idle, *busy * 3])
+        known, verb = dice.random() < 0.4, dice.choice([0, 0, 1, 2, 3, 3, 5 if dice.random() < 0.1 else 0])
+        self.send(m.SetWorker(request, self.topic, name, worker, known, verb))
+        for _ in range(12):  # it is done in portions
+            self.rig.node.tick(self.rig.now)
+        if verb > 3 or not groups:
+            code = "invalid_request" if verb > 3 else "unknown_group"
+            self.expect(request, lambda answer, _: self._check_code(answer, code))
+            return
+        has_it = [number for number, group in groups.items() if group.knows(worker)]
+        if known and not has_it:
+            first = min(groups)
+            groups[first].workers[worker] = (self.now_us(first), 0)
+        count = int(known and not has_it)
+        for number in [] if known else has_it:
+            now_us = self.now_us(number)
+            settled, chance = self.shelves[number].forget_worker(name, worker, verb, now_us)
+            self._adopt_times(number, name, chance, now_us)
+            count += settled
+        self.note(f"{name} {worker} {'known' if known else verb} -> {count}")
+        self.expect(request, lambda answer, _: self._check_count(answer, count, set(has_it)))
 
     # -- the dead -----------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Claims of records that other workers hold, right and wrong: told to the node, and to the model.
 
-Contract: as the requests of workers (queue_requests.py). A claim has a worker's name of its own, by which its lease is
-found.
+Contract: as the requests of workers (queue_requests.py). The worker of a claim holds nothing else, so its lease is
+found by its name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Claims(Administration):
         workers = [given.worker for given in shelf.groups[name].leases.values()] if name in shelf.groups else []
         named = [dice.randrange(25) for _ in range(dice.choice([1, 3, 9]))] if dice.random() < 0.5 else []
         asked = m.Claim(
-            request, self.topic, name, f"c{request}", partition, max_records=dice.choice([1, 2, 9, 50]),
+            request, self.topic, name, self.worker(f"c{request}"), partition, max_records=dice.choice([1, 2, 9, 50]),
             offsets=named, offset=dice.choice([0, 0, 3, 8]), end=dice.choice([-1, -1, 9]),
             holder=dice.choice([None, None, "none", *workers]), min_idle_ms=dice.choice([0, 0, 0, 400, 3000]),
             attempt=dice.choice([-1, -1, 0, 1, 2]), given_us=dice.choice([0, 0, -1_500_000, self.now_us(0), 1 << 62]),
@@ -76,7 +76,7 @@ class Claims(Administration):
         if lease is not None:
             given_us = now_us + asked.given_us if asked.given_us <= 0 else min(asked.given_us, now_us)
             until_us = group.lease_until(now_us, asked.lease_ms)
-            shelf.given(group, lease.token, asked.worker, until_us, given_us, runs)
+            shelf.given(group, lease.token, asked.worker, until_us, given_us, runs, now_us)
         self.note(f"{asked.group} {found} -> {asked.worker} has {runs} of {asked.partition}")
         token = 0 if lease is None else lease.token
         given = (token, runs, following)

@@ -26,6 +26,7 @@ def as_modelled(shelf: Shelf, group: Group) -> dict[str, Any]:
     tables["ended"] = group.ended
     tables["paused"] = group.paused_until_us
     tables["start"] = group.start
+    tables["workers"] = set(group.workers)
     tables["settings"] = group.settings
     tables["untouched"] = {
         offset
@@ -58,6 +59,7 @@ def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
     tables["ended"] = set(queue.ended)
     tables["paused"] = queue.paused_until_us
     tables["start"] = queue.start
+    tables["workers"] = set(queue.workers)
     tables["settings"] = queue.settings
     beyond = set(range(queue.frontier, len(shelf.records))) | set(queue.held)
     tables["untouched"] = {
@@ -80,7 +82,7 @@ def listed(leases: Any) -> list[tuple[int, int, int]]:
 def differences(shelf: Shelf, table: Any, *, given: bool = False) -> list[str]:
     """What the engine's groups of one partition have otherwise than the model; nothing when they agree.
 
-    `given`: also since when each lease is given, which is known once it is committed.
+    `given`: also since when each lease is given and each worker is known, which is certain once it is committed.
     """
     found = [f"groups {sorted(table.by_name)}, the model has {sorted(shelf.groups)}"]
     if sorted(table.by_name) == sorted(shelf.groups):
@@ -89,6 +91,9 @@ def differences(shelf: Shelf, table: Any, *, given: bool = False) -> list[str]:
         model, kept = as_modelled(shelf, shelf.groups[name]), as_kept(shelf, table.by_name[name])
         if given:
             model["given"] = {token: each.given_us for token, each in shelf.groups[name].leases.items()}
+            model["workers"] = shelf.groups[name].workers
+            known = table.by_name[name].workers
+            kept["workers"] = {each: (worker.first_us, worker.last_us) for each, worker in known.items()}
             kept["given"] = {token: lease.given_us for token, lease in table.by_name[name].leases.items()}
         found += [f"{name}.{key}: {kept[key]}, the model has {model[key]}" for key in model if model[key] != kept[key]]
     return found

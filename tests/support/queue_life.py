@@ -3,8 +3,8 @@
 Idea: each step is a random request, right or wrong. The model says what becomes of it; after each step both are
 compared. While `hold` is on, nothing is synced, so nothing may be answered, and a crash may lose the end of each
 partition's log from any flush on: there is a copy of its files and of the model for each. `resign` drops the
-office of the leader in the middle of a request, cuts some logs, and opens another. Every request that waits for
-records has a worker's name of its own, which tells whose a lease is.
+office of the leader in the middle of a request, cuts some logs, and opens another. The worker of a request that waits
+for records holds and waits for nothing else, so its name tells whose a lease is.
 
 `Life(seed).run(steps)` raises with the seed and the steps so far in its message.
 """
@@ -50,6 +50,7 @@ class Life(Claims):
         self.rig.port.sent.clear()
         self.shelves = [Shelf() for _ in range(PARTITIONS)]
         self.demands: dict[str, Demand] = {}  # by worker
+        self.remembering: list[m.Lease] = []  # of this step
         self.expected: dict[int, Callable[[Any, bytes], None]] = {}  # by request: what its answer must be
         self.moments: list[list[Moment]] = []  # while holding: by partition
         self.sent: list[m.SettleTasks] = []
@@ -87,12 +88,14 @@ class Life(Claims):
         for partition in range(PARTITIONS):
             self.shelves[partition].expire(self.rig.node._office.time.last_us)
             self._adopt(partition)
+            self._adopt_workers(partition)
             found = differences(self.shelves[partition], self.partition_at(partition).proposed.queues)
             assert not found, f"partition {partition}: " + "; ".join(found)
             self._counts(partition)
             if not self.holding:
                 found = differences(self.shelves[partition], self.partition_at(partition).committed.queues, given=True)
                 assert not found, f"partition {partition}, committed: " + "; ".join(found)
+        self._all_are_remembered()
         self._answers()
         self._nobody_is_passed_over()
         if self.holding:
@@ -117,6 +120,20 @@ class Life(Claims):
             for token in sorted(set(queue.leases if queue is not None else ()) - set(group.leases)):
                 self._adopt_one(partition, shelf, group, queue.leases[token])
 
+    def _adopt_workers(self, partition: int) -> None:
+        """Workers that are remembered since there was nothing for them."""
+        groups, table = self.shelves[partition].groups, self.partition_at(partition).proposed.queues
+        for message in self.remembering:
+            if message.worker in table.by_name[message.group].workers and partition == max(message.partition, 0):
+                groups[message.group].workers.setdefault(message.worker, (self.now_us(partition), 0))
+
+    def _all_are_remembered(self) -> None:
+        """Who wants to be remembered is, with records or without."""
+        for message in self.remembering:
+            groups = [shelf.groups[message.group] for shelf in self.shelves]
+            assert any(message.worker in group.workers for group in groups), f"{message.worker} is not remembered"
+        self.remembering.clear()
+
     def _taken(self, partition: int) -> list[tuple[str, dict[int, int]]]:
         """Worker, and attempt by record, of requests that took some of a partition: answered, or not yet."""
         waiting = [
@@ -138,7 +155,7 @@ class Life(Claims):
         shelf, message = self.shelves[partition], demand.message
         assert message.takes
         self._check_chosen(partition, message, shelf.groups[message.group], runs, alone=False)
-        shelf.take(shelf.groups[message.group], runs, self.now_us(partition))
+        shelf.take(shelf.groups[message.group], message.worker, runs, self.now_us(partition))
         given = (partition, 0, runs)
         self.expect(message.request, lambda answer, payload: self._check_leased(demand, given, answer, payload))
         self.note(f"-> {message.worker} takes {sorted(runs)} of {partition} in {message.group}")
@@ -303,7 +320,8 @@ class Life(Claims):
         """Another leader takes over: what was asked last is not written yet, and some logs lose what is not durable."""
         models = [shelf.copy() for shelf in self.shelves]
         workers = [Life.lease, Life.ack_and_lease, Life.settle, Life.settle_records, Life.extend, Life.claim]
-        command = self.dice.choice([Life.produce, *workers, Life.trim, Life.move, Life.delete_records, None])
+        others = [Life.produce, Life.set_worker, Life.trim, Life.move, Life.delete_records, None]
+        command = self.dice.choice([*workers, *others])
         if command is not None:
             self.note(command.__name__)
             command(self)
@@ -328,6 +346,7 @@ class Life(Claims):
         """All connections are lost: no client waits for an answer."""
         self.expected.clear()
         self.demands.clear()
+        self.remembering.clear()
         self.rig.port.sent.clear()
         for shelf in self.shelves:
             for group in shelf.groups.values():
@@ -402,6 +421,7 @@ COMMANDS: list[Callable[[Life], None]] = [
     *[Life.settle_again] * 2,
     *[Life.settle_records] * 3,
     *[Life.claim] * 3,
+    *[Life.set_worker] * 3,
     *[Life.set_queue] * 2,
     *[Life.extend] * 2,
     Life.pause,

@@ -69,12 +69,23 @@ class Group:
     moved: bool = False  # back: what is retrying may go before an earlier record of its key
     mixed: bool = False  # it looked at keys once: what was passed over then may stand between retries
     grants: dict[bytes, list[int]] = field(default_factory=dict)  # times of leases by key, of this node's life
+    workers: dict[str, tuple[int, int]] = field(default_factory=dict)  # since when, and when each last had something
 
     def copy(self) -> Group:
         tasks = {offset: replace(task) for offset, task in self.tasks.items()}
         leases = {token: replace(given) for token, given in self.leases.items()}
         grants = {key: list(times) for key, times in self.grants.items()}
-        return replace(self, tasks=tasks, leases=leases, ended=set(self.ended), tokens=list(self.tokens), grants=grants)
+        return replace(
+            self, tasks=tasks, leases=leases, ended=set(self.ended), tokens=list(self.tokens), grants=grants,
+            workers=dict(self.workers),
+        )  # fmt: skip
+
+    def saw(self, worker: str, now_us: int) -> None:
+        """A worker was given something, or extended what it has."""
+        self.workers[worker] = (self.workers.get(worker, (now_us, 0))[0], now_us)
+
+    def knows(self, worker: str) -> bool:
+        return worker in self.workers or any(given.worker == worker for given in self.leases.values())
 
     def held_by(self, token: int) -> list[int]:
         return [offset for offset, task in self.tasks.items() if task.token == token and task.state == "leased"]
@@ -168,10 +179,12 @@ class Shelf:
             task.state, task.attempt, task.token, task.ready_us, task.reason = "leased", attempt, token, 0, ""
         group.leases[token] = Given(worker, until_us, now_us, frozenset(runs))
         group.tokens.append(token)
+        group.saw(worker, now_us)
 
-    def take(self, group: Group, runs: dict[int, int], now_us: int) -> None:
+    def take(self, group: Group, worker: str, runs: dict[int, int], now_us: int) -> None:
         """Records were given without a lease: they are done."""
         self._check_given(group, runs, now_us)
+        group.saw(worker, now_us)
         for offset in runs:
             group.tasks[offset].state = "done"
 
@@ -274,6 +287,16 @@ class Shelf:
         for token in tokens:
             self._ended(group, token, by_worker=verb == ACK)
         return len(held), chance
+
+    def forget_worker(self, name: str, worker: str, verb: int, now_us: int) -> tuple[int, list[int]]:
+        """What a worker holds is settled, and it is not known any more. Returns as `settle_records`."""
+        if name not in self.groups:
+            return 0, []
+        group = self.groups[name]
+        held = {at for token, given in group.leases.items() if given.worker == worker for at in group.held_by(token)}
+        settled = self.settle_records(name, held, verb, -1, "", now_us)
+        group.workers.pop(worker, None)
+        return settled
 
     def _one(self, group: Group, offset: int, verb: int, delay_ms: int, reason: str, now_us: int) -> bool:
         task = group.tasks[offset]
@@ -407,8 +430,11 @@ class Shelf:
         assert offset not in got or group.mixed or not self.is_special(offset), f"record {offset} was claimed"
         return offset not in got
 
-    def given(self, group: Group, token: int, worker: str, until_us: int, given_us: int, runs: dict[int, int]) -> None:
+    def given(
+        self, group: Group, token: int, worker: str, until_us: int, given_us: int, runs: dict[int, int], now_us: int
+    ) -> None:
         """A lease of claimed records was given."""
+        group.saw(worker, now_us)
         assert not group.tokens or token > group.tokens[-1], f"token {token} does not rise"
         group.leases[token] = Given(worker, until_us, given_us, frozenset(runs))
         group.tokens.append(token)

@@ -54,6 +54,7 @@ class Requests:
     made: int
     shelves: list[Shelf]
     demands: dict[str, Demand]
+    remembering: list[m.Lease]
     expected: dict[int, Callable[[Any, bytes], None]]
     sent: list[m.SettleTasks]
     steps: list[str]
@@ -144,12 +145,19 @@ class Requests:
         self._ask(
             name, settles, max_records=dice.choice([1, 2, 5, 50]), partition=dice.choice([-1, 0, 1]),
             lease_ms=dice.choice([0, 0, 1500]), wait_ms=dice.choice([0, 0, 1000, 20_000]),
-            takes=dice.random() < 0.15,
+            takes=dice.random() < 0.15, remember=dice.random() < 0.3,
         )  # fmt: skip
+
+    def worker(self, new: str) -> str:
+        """A new worker's name, or that of one which neither holds nor waits for anything."""
+        groups = [group for shelf in self.shelves for group in shelf.groups.values()]
+        busy = {given.worker for group in groups for given in group.leases.values()} | self.demands.keys()
+        idle = sorted({worker for group in groups for worker in group.workers} - busy)
+        return self.dice.choice(idle) if idle and self.dice.random() < 0.3 else new
 
     def _ask(self, name: str, settles: list[m.Settle], **how: int) -> None:
         request = self.rig.next_request()
-        worker = f"w{request}"
+        worker = self.worker(f"w{request}")
         message = m.Lease(request, self.topic, name, worker, settles=settles, **how)
         settings = self._settings(name)
         for shelf in self.shelves:
@@ -157,6 +165,8 @@ class Requests:
                 shelf.create(name, settings, shelf.first)
         self.send(message, peer=worker)
         refused = self._settle(name, settles)
+        if message.remember:
+            self.remembering.append(message)
         self.demands[worker] = Demand(request, message, self.rig.now.monotonic_s + message.wait_ms / 1000, refused)
 
     def settle(self) -> None:

@@ -21,6 +21,7 @@ from .requests.pending import PendingRequests
 from .requests.queue_admin import QueueAdmin
 from .requests.settling import SettleRequests
 from .requests.tasks import TaskQuestion, TaskRequests
+from .requests.workers import WorkerRequests
 from .upkeep.carrying import Carrier
 from .upkeep.moving import Mover
 from .upkeep.upkeep import Upkeep
@@ -75,6 +76,7 @@ class Queues:
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
             **self.tasks.handlers, **PendingRequests(topics, port, time).handlers,
             **ClaimRequests(topics, port, config, time, self.picker, watching).handlers,
+            **WorkerRequests(topics, port, time, settling.chance, watching).handlers,
         }  # fmt: skip
         self._registry = registry
         self._time = time

@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ....storage.errors import Error
 from ....transport.queue_messages import Settle, Verb
 from ...errors import LeaseLost, UnknownLease
 from ..tables import effects as fx
@@ -115,6 +116,23 @@ def delete(partition: Partition, group: str, waiter: Waiter) -> None:
     partition.propose(fx.QueueDeleted(group), waiter)
 
 
+def remember(partition: Partition, group: str, worker: str) -> None:
+    """Remember a worker, also while there is nothing for it."""
+    queue = find(partition, group) if serves(partition) else None
+    if queue is not None and not queue.knows(worker):
+        partition.propose(fx.WorkerMade(group, worker))
+
+
+def forget(partition: Partition, group: str, worker: str, waiter: Waiter) -> None:
+    """Forget a worker, unless it holds something."""
+    try:
+        check_serves(partition)
+    except Error as error:
+        waiter.failed(error)
+    else:
+        partition.propose(fx.WorkerForgotten(group, worker), waiter)
+
+
 # -- leases -----------------------------------------------------------------------------------------
 
 
@@ -149,7 +167,7 @@ def lease(
     above = max(choice.frontier, partition.decided_end)
     if takes:
         ranges = [(first, count) for first, count, _ in choice.runs]
-        partition.propose(fx.TasksTaken(group, ranges, *choice[1:4]), waiter, above=above)
+        partition.propose(fx.TasksTaken(group, ranges, *choice[1:4], worker), waiter, above=above)
         return Granted(0, 0, choice.runs, Lease.of(0, worker, 0, choice.runs))
     token, until_us = partition.next_token(), queue.settings.lease_end(now_us, lease_ms)
     effect = fx.LeaseGranted(group, token, worker, until_us, *choice, given_us=now_us)

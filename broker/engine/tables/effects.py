@@ -251,12 +251,28 @@ class QueueMoved(QueueEffect, tag=44, frozen=True):
 
 
 class TasksTaken(QueueEffect, tag=40, frozen=True):
-    """Given to a worker without a lease: done. `ranges` are (first offset, how many), the rest as in LeaseGranted."""
+    """Given to a worker without a lease: done. `ranges` are (first offset, how many), the rest as in LeaseGranted.
+
+    `worker` is "" in logs of before.
+    """
 
     ranges: list[tuple[int, int]]
     frontier: int
     cursors: list[tuple[int, int, int, int]] = []
     held: list[tuple[int, int]] = []
+    worker: str = ""
+
+
+class WorkerMade(QueueEffect, tag=41, frozen=True):
+    """A worker is remembered, though it was not given anything yet."""
+
+    worker: str
+
+
+class WorkerForgotten(QueueEffect, tag=42, frozen=True):
+    """A worker is forgotten, unless it holds records."""
+
+    worker: str
 
 
 class RecordsDeleted(Effect, tag=45, frozen=True):
@@ -332,6 +348,7 @@ PartitionEffect = (
     FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
     | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
     | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved | TasksTaken | QueueMoved
+    | WorkerMade | WorkerForgotten
     | Trimmed | RecordsDeleted | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
     | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
 )  # fmt: skip

@@ -124,12 +124,16 @@ def test_names_that_the_broker_has_are_completed(on: Cli, topic: str) -> None:
     for made in (f"{short}-a", f"{short}-b"):
         assert on("topic", "create", made).code == exits.OK
     on("queue", "set", f"{short}-a", "--group", "first")
+    (id_,) = on("task", "enqueue", f"{short}-a", "v").text.split()
+    on("task", "claim", id_, "--group", "first", "--worker", "ann", "--force")
     on("queue", "set", f"{short}-b", "--group", "second")
     on("schedule", "set", f"{short}-a", "nightly", "every 1d", "v")
     on("consume", f"{short}-a", "--group", "readers", "--until-end")
     assert offered(f"topic show {short}") == [(f"{short}-a", -len(short)), (f"{short}-b", -len(short))]
     assert offered(f"consume {short}-b") == [(f"{short}-b ", -len(short) - 2)]
     assert offered(f"queue stats {short}-a --group ") == [("first ", 0)]
+    assert offered(f"queue forget-worker {short}-a ") == [("ann ", 0)]
+    assert offered(f"task pending {short}-a --worker a") == [("ann ", -1)]
     assert offered(f"schedule delete {short}-a ") == [("nightly ", 0)]
     assert offered(f"group show {short}-a ") == [("readers ", 0)]
     assert offered(f"topic show {short}-a --url tcp://127.0.0.1:1 ") == []

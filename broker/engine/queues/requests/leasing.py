@@ -108,6 +108,8 @@ class LeaseRequests:
         if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
             if self._is_cold(demand, line):
                 demand.deadline_s = max(demand.deadline_s, now.monotonic_s + WARMING_S)
+            if message.remember:
+                self._remember(topic, message)
             self._wait(demand, line, now)
 
     def _gather(self, demand: Demand) -> Gather:
@@ -151,6 +153,11 @@ class LeaseRequests:
             if find(partition, message.group) is None:
                 verbs.configure(partition, message.group, settings, start, gather.one())
         line.prepared = len(topic.readable)
+
+    def _remember(self, topic: Topic, message: Lease) -> None:
+        """Remember a worker that there is nothing for: on the partition that it asks about, or the first one."""
+        partition = topic.readable[0] if message.partition == -1 else topic.partition(message.partition)
+        verbs.remember(partition, message.group, message.worker)
 
     def _in_turn(self, topic: Topic, line: Line, number: int) -> Iterator[Partition]:
         """The partitions that a request may take from, the one whose turn it is first."""

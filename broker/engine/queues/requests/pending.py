@@ -1,9 +1,9 @@
-"""Leased records, listed by offset, and counted by worker.
+"""Leased records, listed by offset.
 
 Idea: the table of leases gives what is leased block by block, in order. A list looks at a block or a few at a time and
 goes on from an offset, so leases may come and go meanwhile.
 
-Contract: as committed; decides nothing. Cost: of a list, the leases that it passes; of the counts, the workers.
+Contract: as committed; decides nothing. Cost: the leases that a list passes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .....transport import messages as m
-from .....transport.queue_messages import ListPending, ListWorkers
+from .....transport.queue_messages import ListPending
 from ....errors import InvalidRequest
 from ...tables.queues.lease_table import PendingRun
-from ..topic_queues import committed, unknown
+from ..topic_queues import committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -30,9 +30,6 @@ LIST_MAX = 1000
 
 LOOKS = 16
 """Leases or records that are looked at in one step."""
-
-COUNTED = 256
-"""Workers that are counted in one step."""
 
 EVERYTHING = 1 << 62
 """An offset beyond all others."""
@@ -95,10 +92,10 @@ def _add(found: list[PendingRun], run: PendingRun) -> None:
 
 
 class PendingRequests:
-    """Handlers of ListPending and ListWorkers."""
+    """Handler of ListPending."""
 
     def __init__(self, topics: Topics, port: Port, time: LogTime) -> None:
-        self.handlers: Handlers = {ListPending: self.list, ListWorkers: self.workers}
+        self.handlers: Handlers = {ListPending: self.list}
         self._topics = topics
         self._port = port
         self._time = time
@@ -122,22 +119,3 @@ class PendingRequests:
             for run in found
         ]  # fmt: skip
         self._port.reply(peer, m.PendingRecords(message.request, following, now_us, runs))
-
-    def workers(self, peer: Peer, message: ListWorkers, payload: Payload, now: Now) -> Work:
-        """Count the records of each worker, and the leased records of each partition. Raises UnknownGroup."""
-        topic, group = self._topics.get(message.topic), message.group
-        known = [partition for partition in topic.readable if group in partition.committed.queues.by_name]
-        if not known:
-            raise unknown(f"topic {topic.name}", group)
-        partitions: list[m.PendingPartition] = []
-        held: dict[str, int] = {}
-        for partition in known:
-            leases = committed(partition, group).leases
-            partitions.append(m.PendingPartition(partition.number, leases.records, leases.first(), leases.last()))
-            for looks, (worker, count) in enumerate(list(leases.by_worker.items()), 1):
-                held[worker] = held.get(worker, 0) + count
-                if looks % COUNTED == 0:
-                    yield
-            yield
-        workers = [m.QueueWorker(*each) for each in sorted(held.items())]
-        self._port.reply(peer, m.Workers(message.request, partitions, workers))

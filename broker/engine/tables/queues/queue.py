@@ -21,6 +21,7 @@ from .lease_table import LeaseTable
 from .leases import Failure, Lease, LeaseBody
 from .retrying import RetryingRecord, RetryingTable
 from .settings import QueueSettings, parse
+from .workers import KnownWorker, WorkerTable
 
 if TYPE_CHECKING:
     from .kept import Kept
@@ -77,6 +78,7 @@ class QueueBody(Struct, array_like=True):
     finals: int = 0
     endings: list[tuple[int, int]] = []
     apart: list[int] = []
+    workers: list[KnownWorker] = []
 
 
 class Queue:
@@ -92,6 +94,7 @@ class Queue:
         self.last_us = 0  # append time of its last effect
         self.cursors: dict[int, ShelfCursor] = {}  # by priority
         self.leases = LeaseTable()  # by token
+        self.workers = WorkerTable()  # by name
         self.retrying = RetryingTable()  # by offset
         self.held: dict[int, int] = {}  # key hash by offset
         self.dead_letters: dict[int, DeadLetter] = {}  # by offset
@@ -115,6 +118,7 @@ class Queue:
             lease.history.update(self._chosen((first, count) for first, count, _ in effect.runs))
         self.held.update(effect.held)
         self.leases.add(lease)
+        self.workers.given(effect.worker, time_us, self.leases.by_worker)
         self.last_token = effect.token
         self.moved(effect)
 
@@ -124,6 +128,8 @@ class Queue:
         self.held.update(effect.held)
         self.moved(effect)
         self._over(effect.ranges, time_us)
+        if effect.worker:
+            self.workers.given(effect.worker, time_us, self.leases.by_worker)
 
     def moved(self, effect: fx.LeaseGranted | fx.TasksTaken | fx.FrontierMoved) -> None:
         """Records before these places were taken, or are void or cancelled."""
@@ -149,12 +155,18 @@ class Queue:
             return range(first, first + count)
         return [offset for offset in (*self.retrying, *self.held) if first <= offset < first + count]
 
-    def extended(self, tokens: Iterable[int], until_us: int, progress: Iterable[tuple[int, bytes]]) -> None:
+    def extended(self, effect: fx.LeasesExtended, time_us: int) -> None:
         """Leases were extended."""
+        tokens = [token for token in effect.tokens if token in self.leases]
         for token in tokens:
-            if token in self.leases:
-                self.leases.extend(token, until_us)
-        self.progress.update(progress)
+            self.leases.extend(token, effect.until_us)
+        self.workers.extended(dict.fromkeys(self.leases[token].worker for token in tokens), time_us)
+        self.progress.update(effect.progress)
+
+    def forget_worker(self, name: str) -> None:
+        """Forget a worker, unless it holds records."""
+        if name not in self.leases.by_worker:
+            self.workers.pop(name, None)
 
     def set(self, settings: QueueSettings, time_us: int) -> None:
         """Other settings. When it begins to keep what is finished for a time, that counts from now for what is."""
@@ -352,6 +364,10 @@ class Queue:
         waits = offset in self.retrying or offset in self.dead_letters or offset in self.cancelled
         return waits or self.lease_of(offset) is not None
 
+    def knows(self, worker: str) -> bool:
+        """Whether it remembers a worker, or the worker holds records."""
+        return worker in self.workers or worker in self.leases.by_worker
+
     def passes(self, offset: int) -> bool:
         """Whether an untouched record is no work: it was cancelled, or has a state of its own."""
         return offset in self.cancelled or offset in self.apart
@@ -377,7 +393,7 @@ class Queue:
             sorted(self.retrying.items(), key=_first), sorted(self.held.items()),
             sorted(self.dead_letters.items(), key=_first), sorted(self.cancelling), sorted(self.cancelled),
             list(self.ended), sorted(self.progress.items()), self.finals, self.endings.entries[:],
-            sorted(self.apart),
+            sorted(self.apart), list(self.workers.values()),
         )  # fmt: skip
 
     @classmethod
@@ -396,6 +412,7 @@ class Queue:
         queue.ended = dict.fromkeys(body.ended)
         queue.apart = set(body.apart)
         queue.progress = dict(body.progress)
+        queue.workers = WorkerTable.load(body.workers)
         queue.finals = body.finals
         queue.endings = Endings(body.endings, first)
         return queue

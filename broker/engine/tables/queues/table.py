@@ -156,7 +156,7 @@ def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
         case fx.TasksFinished():
             queue.finished(effect.token, effect.ranges, time_us)
         case fx.LeasesExtended():
-            queue.extended(effect.tokens, effect.until_us, effect.progress)
+            queue.extended(effect, time_us)
         case fx.TasksReturned():
             queue.returned(effect, time_us)
         case fx.TasksDied():
@@ -171,6 +171,10 @@ def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
             queue.moved(effect)
         case fx.QueueMoved(offset=offset):
             queue.begin_at(offset)
+        case fx.WorkerMade(worker=worker):
+            queue.workers.made(worker, time_us, queue.leases.by_worker)
+        case fx.WorkerForgotten(worker=worker):
+            queue.forget_worker(worker)
         case fx.QueuePaused():
             queue.paused_until_us = effect.until_us
         case _:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from penstock.broker.engine.logs import catalogue
 from penstock.broker.engine.tables import decisions, dedup, effects, groups, producers, stages, state, timetable
-from penstock.broker.engine.tables.queues import kept, leases, outbox, queue, retrying, shelf_bodies, voids
+from penstock.broker.engine.tables.queues import kept, leases, outbox, queue, retrying, shelf_bodies, voids, workers
 
 PAGE = Path(effects.__file__).with_name("STATE.md").read_text()
 EFFECTS = [
@@ -20,7 +20,7 @@ STRUCTS = [
     catalogue.TopicEntry, queue.QueueBody, queue.ShelfCursor, retrying.RetryingRecord, queue.DeadLetter,
     leases.LeaseBody, leases.ExtentBody, outbox.OutboxEntry, kept.KeptBody, timetable.ScheduleBody,
     dedup.KeyTableBody, voids.VoidsBody, shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody, shelf_bodies.RunName,
-    shelf_bodies.RunBody, stages.Stage, decisions.TransactionState, decisions.Decision,
+    shelf_bodies.RunBody, stages.Stage, decisions.TransactionState, decisions.Decision, workers.KnownWorker,
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Leased records, listed by offset and counted by worker."""
+"""Leased records, listed by offset."""
 
 from __future__ import annotations
 
@@ -160,25 +160,7 @@ def test_a_group_that_is_deleted_meanwhile_ends_the_list(rig: Rig):
     assert [each.code for each in rig.answers(request)] == ["unknown_group"]
 
 
-# -- the counts ---------------------------------------------------------------------------------------
-
-
-def test_workers_are_counted_over_all_partitions(rig: Rig, topic: bytes):
-    rig.lease(topic, most=4, worker="bob", partition=0)
-    lease = rig.lease(topic, most=2, worker="ann", partition=0)
-    rig.lease(topic, most=3, worker="ann", partition=1)
-    rig.settle(topic, m.Settle(0, lease.token, 0, [(5, 1)]))
-    found = rig.ask(m.ListWorkers, topic, "g")
-    assert found.workers == [m.QueueWorker("ann", 4), m.QueueWorker("bob", 4)]
-    assert found.partitions == [m.PendingPartition(0, 5, 0, 4), m.PendingPartition(1, 3, 0, 2)]
-    rig.restart(clean=False)
-    assert rig.ask(m.ListWorkers, topic, "g") == m.Workers(rig._request, found.partitions, found.workers)
-
-
-def test_nothing_leased_has_neither_workers_nor_bounds(rig: Rig, topic: bytes):
-    rig.settle(topic, m.Settle(0, rig.lease(topic, most=2, partition=0).token, 0))
-    found = rig.ask(m.ListWorkers, topic, "g")
-    assert (found.workers, found.partitions) == ([], [m.PendingPartition(p, 0, -1, -1) for p in range(2)])
+# -- what is refused --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -188,8 +170,6 @@ def test_nothing_leased_has_neither_workers_nor_bounds(rig: Rig, topic: bytes):
         (lambda t: m.ListPending(9, t, "g", 2, 10), "unknown_partition"),
         (lambda t: m.ListPending(9, t, "g", 0, 0), "invalid_request"),
         (lambda t: m.ListPending(9, b"x" * 16, "g", 0, 10), "unknown_topic"),
-        (lambda t: m.ListWorkers(9, t, "h"), "unknown_group"),
-        (lambda t: m.ListWorkers(9, b"x" * 16, "g"), "unknown_topic"),
     ],
 )
 def test_what_is_not_there_is_refused(rig: Rig, topic: bytes, make: Any, code: str):

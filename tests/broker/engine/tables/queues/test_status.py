@@ -53,7 +53,7 @@ def test_a_record_of_a_shelf_is_delayed_until_it_is_due_and_pending_until_it_is_
 def test_what_failed_before_is_told_while_it_is_leased_again():
     queue = group()
     queue.granted(fx.LeaseGranted("g", 2, "other", 9_000, [(2, 1, 2)], 5), 900)
-    queue.extended([2], 9_500, [(2, b"half")])
+    queue.extended(fx.LeasesExtended("g", [2], 9_500, [(2, b"half")]), 0)
     queue.cancel([2], 0)
     found = standing(queue, Shelves(), 2, NOW)
     assert (found.worker, found.attempt, found.time_us, found.progress) == ("other", 2, 9_500, b"half")
