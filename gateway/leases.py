@@ -37,6 +37,7 @@ from ..transport.queue_messages import (
     Settled,
     SettleRecords,
     SettleTasks,
+    SetWorker,
     Verb,
     Workers,
 )
@@ -57,7 +58,8 @@ class LeaseTerms(NamedTuple):
     """Records that a worker wants of a place, or of any partition of its topic: `most` records, and about `max_bytes`.
 
     `lease_ms` 0: for as long as the group says. `start`: where a group begins that is not there yet (see Lease).
-    `takes`: without a lease, so that records are done when they are given.
+    `takes`: without a lease, so that records are done when they are given. `remember`: the worker is listed, also while
+    there is nothing for it.
     """
 
     place: TopicPlace
@@ -68,6 +70,7 @@ class LeaseTerms(NamedTuple):
     lease_ms: int = 0
     start: int = NOWHERE
     takes: bool = False
+    remember: bool = False
 
 
 class Taken(NamedTuple):
@@ -122,7 +125,7 @@ def _asked(link: BrokerLink, wanted: LeaseTerms, wait_s: float) -> Asked:
         return Lease(
             request, place.topic.topic, wanted.group, wanted.worker, wanted.most, place.partition, wanted.max_bytes,
             wanted.lease_ms, max(round((by - clock()) * 1000), 0) if wait_s else 0, start=wanted.start,
-            takes=wanted.takes,
+            takes=wanted.takes, remember=wanted.remember,
         )  # fmt: skip
 
     return Asked(link.driver, make, partial(_put_back, link, wanted))
@@ -249,8 +252,21 @@ async def held(
     return found, now_us
 
 
+async def set_worker(link: BrokerLink, place: TopicPlace, group: str, worker: str, *, known: bool) -> int:
+    """Remember a worker, or forget it and ack what it has. Raises UnknownGroup.
+
+    Returns: whether it is new, or how much it had.
+    """
+    topic = place.topic
+    answer, _ = await ask(
+        link.driver, lambda request: SetWorker(request, topic.topic, group, worker, known, Verb.ACK), Counted,
+        f"setting worker {worker} of group {group} of topic {topic.name}",
+    )  # fmt: skip
+    return answer.count
+
+
 async def workers(link: BrokerLink, place: TopicPlace, group: str) -> Workers:
-    """What the workers of a group have. Raises UnknownGroup."""
+    """The workers of a group, and what each has. Raises UnknownGroup."""
     return (
         await ask(
             link.driver,

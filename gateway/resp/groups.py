@@ -21,7 +21,7 @@ from ...storage.errors import Error
 from ...transport.messages import EARLIEST, Done
 from ...transport.queue_messages import Claim, Leased, ResetQueue, Verb
 from ..asking import ask
-from ..leases import LEASE_RECORDS_MAX, LeaseTerms, Taken, claim, held, pass_over, settle, take
+from ..leases import LEASE_RECORDS_MAX, LeaseTerms, Taken, claim, pass_over, set_worker, settle, take
 from ..link import BrokerLink, TopicPlace
 from ..reading import append_time_ms, offset_at
 from .command import Command, RespSession
@@ -127,26 +127,22 @@ async def _destroy(session: RespSession, arguments: list[bytes]) -> Any:
 
 
 async def _create_consumer(session: RespSession, arguments: list[bytes]) -> Any:
-    """CREATECONSUMER key group consumer: there is nothing to make, as a consumer is there while it has entries."""
-    return int(not await _held_by(session, arguments))
+    """CREATECONSUMER key group consumer."""
+    return await _set_consumer(session, arguments, known=True)
 
 
 async def _delete_consumer(session: RespSession, arguments: list[bytes]) -> Any:
     """DELCONSUMER key group consumer: what it has is done."""
-    key, name, _ = arguments
-    offsets, place = await _held_by(session, arguments), await _existing(session, key)
-    return await settle(session.door.link, place, group_of_name(name), offsets, Verb.ACK)
+    return await _set_consumer(session, arguments, known=False)
 
 
-async def _held_by(session: RespSession, arguments: list[bytes]) -> list[int]:
-    """The offsets of what a consumer has."""
+async def _set_consumer(session: RespSession, arguments: list[bytes], *, known: bool) -> int:
     key, name, consumer = arguments
     place, link = await _existing(session, key), session.door.link
     try:
-        found, _ = await held(link, place, group_of_name(name), 1 << 40, worker=worker_of_name(consumer))
+        return await set_worker(link, place, group_of_name(name), worker_of_name(consumer), known=known)
     except UnknownGroup:
         raise no_group(key, name) from None
-    return [each.offset for each in found]
 
 
 async def _existing(session: RespSession, key: bytes) -> TopicPlace:
@@ -223,9 +219,7 @@ async def _read(session: RespSession, name: bytes, consumer: str, options: _Opti
 
     async def take_from(places: list[TopicPlace]) -> list[Taken | None]:
         most = REPLY_BYTES // len(places)
-        return await take(
-            link, [LeaseTerms(place, group, consumer, count, most, takes=options.takes) for place in places], wait_s
-        )
+        return await take(link, [_terms(place, group, consumer, count, most, options) for place in places], wait_s)
 
     session.blocks(wait_s > 0.0)
     try:
@@ -255,7 +249,7 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
         try:
             if place is None:
                 raise no_group(key, name)
-            terms = LeaseTerms(place, group, consumer, most, REPLY_BYTES, takes=options.takes)
+            terms = _terms(place, group, consumer, most, REPLY_BYTES, options)
             if behind is None:
                 (taken,) = await take(link, [terms], 0.0)
                 entries = [] if taken is None else await _entries(link, taken)
@@ -270,6 +264,12 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
     return dict(found) if session.version >= 3 else found
 
 
+def _terms(
+    place: TopicPlace, group: str, consumer: str, most: int, max_bytes: int, options: _Options
+) -> LeaseTerms:  # fmt: skip
+    return LeaseTerms(place, group, consumer, most, max_bytes, takes=options.takes, remember=True)
+
+
 async def _own(link: BrokerLink, terms: LeaseTerms, offset: int, version: int) -> list[bytes]:
     """The entries of a consumer from an offset on. Delivering them again counts, as in Redis."""
     place, worker = terms.place, terms.worker
@@ -280,6 +280,8 @@ async def _own(link: BrokerLink, terms: LeaseTerms, offset: int, version: int) -
             id_ = id_text(await append_time_ms(link, place, gone), gone)
             entries.append(array([bulk(id_), encode(NULL_ARRAY, version)]))
         entries += await entries_of(link, terms, answer, payload)
+    if not entries:
+        await set_worker(link, place, terms.group, worker, known=True)
     return entries
 
 

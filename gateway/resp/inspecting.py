@@ -85,10 +85,11 @@ async def _full_group(link: BrokerLink, place: TopicPlace, queue: Queue, count: 
 
 
 async def _full_consumer(link: BrokerLink, place: TopicPlace, group: str, worker: QueueWorker, count: int) -> Any:
-    pending, _ = await held(link, place, group, count, worker=worker.name)
-    seen_ms = max((each.given_us for each in pending), default=0) // 1000
+    pending = (await held(link, place, group, count, worker=worker.name))[0] if worker.pending else []
+    seen_us, active_us = _times(worker)
     return {
-        "name": worker.name, "seen-time": seen_ms, "pel-count": worker.pending,
+        "name": worker.name, "seen-time": max(seen_us, 0) // 1000, "active-time": max(active_us // 1000, -1),
+        "pel-count": worker.pending,
         "pel": [
             [await id_of(link, place, each.offset), max(each.given_us, 0) // 1000, each.attempt] for each in pending
         ],
@@ -127,18 +128,25 @@ async def _consumers(session: RespSession, place: TopicPlace, words: list[bytes]
         raise CommandRefused(SYNTAX)
     link, group = session.door.link, group_of_name(words[1])
     try:
-        found = (await workers(link, place, group)).workers
+        found = await workers(link, place, group)
     except UnknownGroup:
         raise no_group(words[0], words[1]) from None
-    return [await _consumer(link, place, group, each) for each in found]
+    return [_consumer(each, found.now_us) for each in found.workers]
 
 
-async def _consumer(link: BrokerLink, place: TopicPlace, group: str, worker: QueueWorker) -> Any:
-    """One consumer: idle since it got something last, as far as it has not acknowledged that."""
-    pending, now_us = await held(link, place, group, LISTED_MAX, worker=worker.name)
-    given_us = max((each.given_us for each in pending), default=now_us)
-    idle_ms = max(now_us - given_us, 0) // 1000
-    return {"name": worker.name, "pending": worker.pending, "idle": idle_ms, "inactive": idle_ms}
+def _consumer(worker: QueueWorker, now_us: int) -> dict[str, Any]:
+    """One consumer: idle since it was made or got something last, inactive since it got something; -1: it never did."""
+    seen_us, active_us = _times(worker)
+    idle_ms, inactive_ms = (max(now_us - time_us, 0) // 1000 for time_us in (seen_us, active_us))
+    return {
+        "name": worker.name, "pending": worker.pending, "idle": idle_ms,
+        "inactive": inactive_ms if active_us >= 0 else -1,
+    }  # fmt: skip
+
+
+def _times(worker: QueueWorker) -> tuple[int, int]:
+    """When a consumer was seen last, and when it last got something: -1 if it never did."""
+    return max(worker.first_us, worker.last_us), worker.last_us
 
 
 _ABOUT = {b"STREAM": _stream, b"GROUPS": _groups, b"CONSUMERS": _consumers}

@@ -142,9 +142,40 @@ def test_what_each_consumer_has(redis, resp, key, ten):
     resp.xack(key, "g", ten[0])
     found = resp.xinfo_consumers(key, "g")
     assert [(each["name"], each["pending"]) for each in found] == [(b"a", 2), (b"b", 1)]
-    assert all(0 <= each["idle"] < 60_000 for each in found)
+    assert all(0 <= each["idle"] == each["inactive"] < 60_000 for each in found)
+    resp.xack(key, "g", *ten)
+    assert resp.xgroup_createconsumer(key, "g", "c") == 1
+    found = resp.xinfo_consumers(key, "g")
+    assert [(each["name"], each["pending"]) for each in found] == [(b"a", 0), (b"b", 0), (b"c", 0)]
+    assert (found[2]["inactive"], 0 <= found[2]["idle"] < 60_000) == (-1, True)
+    assert resp.xinfo_groups(key)[0]["consumers"] == 3
     with pytest.raises(redis.ResponseError, match="No such key"):
         resp.xinfo_consumers(key, "none")
+
+
+def test_consumers_that_got_nothing_are_there(redis, resp, connect, key):
+    resp.xgroup_create(key, "g", 0, mkstream=True)
+    assert get(resp, "a", key) == []
+    assert resp.xreadgroup("g", "b", {key: "0"})
+    blocked = Blocked(connect, key, consumer="c")
+    while resp.xinfo_groups(key)[0]["consumers"] < 3:
+        blocked.thread.join(0.01)
+    found = resp.xinfo_consumers(key, "g")
+    assert [(each["name"], each["pending"], each["inactive"]) for each in found] == [
+        (b"a", 0, -1), (b"b", 0, -1), (b"c", 0, -1),
+    ]  # fmt: skip
+    id_ = resp.xadd(key, {"n": 1})
+    assert blocked.result() == [id_]
+    resp.xadd(key, {"n": 2})
+    assert len(get(resp, "d", key, noack=True)) == 1
+    assert [(each["name"], each["pending"]) for each in resp.xinfo_consumers(key, "g")] == [
+        (b"a", 0), (b"b", 0), (b"c", 1), (b"d", 0),
+    ]  # fmt: skip
+    for what in ("xgroup_createconsumer", "xgroup_delconsumer"):
+        with pytest.raises(redis.ResponseError, match="No such key"):
+            getattr(resp, what)(key, "none", "a")
+        with pytest.raises(redis.ResponseError, match="requires the key to exist"):
+            getattr(resp, what)(key + "none", "g", "a")
 
 
 def test_everything_about_a_stream(redis, resp, key, ten):
@@ -157,6 +188,12 @@ def test_everything_about_a_stream(redis, resp, key, ten):
     (consumer,) = map(facts, group[b"consumers"])
     assert (consumer[b"name"], consumer[b"pel-count"]) == (b"a", 3)
     assert [entry[0] for entry in consumer[b"pel"]] == ten[:2]
+    assert consumer[b"seen-time"] == consumer[b"active-time"] == consumer[b"pel"][0][1]
+    resp.xgroup_createconsumer(key, "g", "b")
+    (group,) = map(facts, facts(resp.execute_command("XINFO", "STREAM", key, "FULL"))[b"groups"])
+    made = facts(group[b"consumers"][1])
+    assert (made[b"name"], made[b"pel-count"], made[b"pel"], made[b"active-time"]) == (b"b", 0, [], -1)
+    assert made[b"seen-time"] >= consumer[b"seen-time"]
     assert len(facts(resp.execute_command("XINFO", "STREAM", key, "FULL"))[b"entries"]) == 10
     for wrong in (["FOO"], ["FULL", "COUNT"], ["FULL", "FOO", "1"]):
         with pytest.raises(redis.ResponseError, match="syntax error"):
@@ -304,10 +341,17 @@ def test_a_consumer_that_is_deleted_has_nothing_any_more(redis, resp, native, ke
     assert resp.xgroup_createconsumer(key, "g", "a") == 1
     get(resp, "a", key, count=3)
     assert resp.xgroup_createconsumer(key, "g", "a") == 0
-    assert resp.xgroup_delconsumer(key, "g", "b") == 0
+    get(resp, "b", key, count=1)
+    assert resp.xgroup_delconsumer(key, "g", "c") == 0
     assert resp.xgroup_delconsumer(key, "g", "a") == 3
+    assert [each["name"] for each in resp.xinfo_consumers(key, "g")] == [b"b"]
+    assert resp.xpending(key, "g")["pending"] == 1
+    assert resp.xgroup_delconsumer(key, "g", "b") == 1
+    assert resp.xgroup_createconsumer(key, "g", "a") == 1
+    assert resp.xgroup_delconsumer(key, "g", "a") == 0
+    assert resp.xinfo_consumers(key, "g") == []
     assert resp.xpending(key, "g")["pending"] == 0
-    assert native.queue(key, "g").depth == 7
+    assert native.queue(key, "g").depth == 6
     with pytest.raises(redis.ResponseError, match="No such key"):
         resp.xgroup_delconsumer(key, "none", "a")
 
