@@ -291,6 +291,7 @@ class RespConnection(asyncio.Protocol):
         finally:
             asking.close()
             self._task = None
+        self._flush()  # or the reply counts as one that waits, though the peer takes it
         self._run()
 
     # -- replies ----------------------------------------------------------------------------------------------

@@ -249,6 +249,24 @@ def test_a_command_that_begins_to_wait_after_the_end_of_the_stream_does_not(conn
     assert transport.out == b"*-1\r\n"
 
 
+@pytest.mark.parametrize("behind", [0, 3])
+def test_a_large_reply_that_the_peer_takes_at_once_stops_nothing(connected, behind):
+    connection, transport = connected
+
+    async def large(session: RespSession, arguments: list[bytes]) -> bytes:
+        return b"x" * (OUT_BYTES_MAX + 1)
+
+    async def run() -> None:
+        connection._table = {**TABLE, "LARGE": Command("LARGE", 1, large, "streams", "LARGE", "Answers")}
+        connection.data_received(b"LARGE\r\n" + b"PING\r\n" * behind)
+        while len(transport.out) < OUT_BYTES_MAX:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert transport.reads
+    assert transport.out.endswith(b"x\r\n" + b"+PONG\r\n" * behind)
+
+
 def test_a_transaction_is_bounded(connected):
     connection, transport = connected
     connection.data_received(b"MULTI\r\n")
