@@ -2,7 +2,8 @@
 
 Idea: one frozen struct, made by the command line or handed down, as JSON, by the supervisor of a broker.
 Contract: `addresses` refuses what the gateway must not open: an address that other machines can reach needs users, or
-`insecure`, as the broker's do. A door of the gateway has a field of its name, with its addresses. Pure.
+`insecure`, as the broker's do, and one of TLS needs a certificate. A door of the gateway has a field of its name, with
+its addresses. Pure.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from msgspec import Struct
 
 from ..broker.errors import InsecureListen
 from ..transport.url import Url, parse
+from .errors import InvalidCertificate
 
-SCHEMES = ("unix", "tcp")
+SCHEMES = ("unix", "tcp", "tls")
 DOORS = ("resp", "http")
 
 
@@ -23,11 +25,11 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     """Settings of one gateway. Times in seconds."""
 
     url: str  # of the broker
-    resp: tuple[str, ...] = ()  # unix:// and tcp:// addresses of the RESP door
+    resp: tuple[str, ...] = ()  # unix://, tcp:// and tls:// addresses of the RESP door
     http: tuple[str, ...] = ()  # the same of the HTTP door
     users: str = ""  # the users file; "" lets any client in
     cors: tuple[str, ...] = ()  # origins whose pages may use the HTTP door; "*" for any
-    tls_certificate: str = ""  # of the tcp:// addresses of the HTTP door, PEM files; "" for plain HTTP
+    tls_certificate: str = ""  # of tls:// addresses, and of tcp:// ones of the HTTP door; PEM files
     tls_key: str = ""
     insecure: bool = False  # allow addresses that other machines can reach, without users
     may_create: bool = True  # a first record makes its topic
@@ -35,7 +37,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     drain_s: float = 10.0  # SIGTERM: for clients to get what they wait for
 
     def addresses(self) -> dict[str, list[Url]]:
-        """The addresses to listen on, by door. Raises InvalidUrl, InsecureListen."""
+        """The addresses to listen on, by door. Raises InvalidUrl, InsecureListen, InvalidCertificate."""
         found = {door: [parse(address, schemes=SCHEMES) for address in getattr(self, door)] for door in DOORS}
         for url in chain.from_iterable(found.values()):
             if not (url.is_local or self.users or self.insecure):
@@ -43,6 +45,8 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
                     f"{url} can be reached from other machines, without authentication: listen on 127.0.0.1, name a "
                     "users file, or allow it with --insecure"
                 )
+            if url.scheme == "tls" and not self.tls_certificate:
+                raise InvalidCertificate(f"{url} needs a certificate: set tls_certificate and tls_key")
         return {door: urls for door, urls in found.items() if urls}
 
     def to_json(self) -> str:

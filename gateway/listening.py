@@ -22,15 +22,19 @@ from ..transport.url import Url
 BACKLOG = 511
 
 HANDSHAKE_S = 10.0
-"""For a peer to finish the handshake of TLS."""
+"""For a peer to finish the handshake of TLS, and to answer when the connection closes."""
 
 
 class Listeners:
-    """The listening sockets of one door. `connected` makes the protocol of a connection; `tls` is for those of TCP."""
+    """The listening sockets of one door. `connected` makes the protocol of a connection; `tls` is for those addresses
+    whose scheme is among `secure`."""
 
-    def __init__(self, connected: Callable[[], Any], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, connected: Callable[[], Any], tls: ssl.SSLContext | None = None, secure: tuple[str, ...] = ("tls",)
+    ) -> None:
         self._connected = connected
         self._tls = tls
+        self._secure = secure
         self._servers: list[asyncio.Server] = []
         self._paths: list[str] = []
 
@@ -40,7 +44,7 @@ class Listeners:
         for url in urls:
             server = await self._listen(url)
             self._servers.append(server)
-            port = server.sockets[0].getsockname()[1] if url.scheme == "tcp" else 0
+            port = server.sockets[0].getsockname()[1] if url.has_port else 0
             bound.append(str(structs.replace(url, port=port)))
         return bound
 
@@ -53,10 +57,12 @@ class Listeners:
             return server
         host = None if url.host == "*" else url.host.strip("[]")
         try:
-            limit = None if self._tls is None else HANDSHAKE_S
+            if url.scheme not in self._secure or self._tls is None:
+                return await loop.create_server(self._connected, host, url.port, backlog=BACKLOG)
             return await loop.create_server(
-                self._connected, host, url.port, backlog=BACKLOG, ssl=self._tls, ssl_handshake_timeout=limit
-            )
+                self._connected, host, url.port, backlog=BACKLOG, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=HANDSHAKE_S,
+            )  # fmt: skip
         except OSError as error:
             kind = AddressInUse if error.errno == errno.EADDRINUSE else CannotListen
             raise kind(f"cannot listen on {url}: {error.strerror or error}") from error

@@ -20,10 +20,15 @@ from ..clients.opening import open_connection
 from ..transport.url import Url
 from . import libraries
 from .config import GatewayConfig
+from .connections import AllConnections
 from .link import BrokerLink
+from .tls import server_context
 from .users import Users
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
+
+OWN_DESCRIPTORS = 256
+"""Of the process itself: its sockets, the broker, files, and connections that are refused or fail to begin."""
 
 
 class GatewayDoor(Protocol):
@@ -38,26 +43,30 @@ class GatewayDoor(Protocol):
         ...
 
 
-def _resp(link: BrokerLink, users: Users | None, config: GatewayConfig) -> GatewayDoor:
+def _resp(link: BrokerLink, every: AllConnections, users: Users | None, config: GatewayConfig) -> GatewayDoor:
     from .resp.server import RespDoor
 
-    return RespDoor(link, users=users, may_create=config.may_create)
+    tls = server_context(config.tls_certificate, config.tls_key)
+    return RespDoor(link, every, users=users, may_create=config.may_create, tls=tls)
 
 
-def _http(link: BrokerLink, users: Users | None, config: GatewayConfig) -> GatewayDoor:
+def _http(link: BrokerLink, every: AllConnections, users: Users | None, config: GatewayConfig) -> GatewayDoor:
     for library in ("httptools", "starlette", "uvicorn"):
         libraries.load(library)
     from .http.server import HttpDoor
 
-    return HttpDoor(link, users=users, config=config)
+    return HttpDoor(link, every, users=users, config=config)
 
 
-DOORS: dict[str, Callable[[BrokerLink, Users | None, GatewayConfig], GatewayDoor]] = {"resp": _resp, "http": _http}
+DOORS: dict[str, Callable[[BrokerLink, AllConnections, Users | None, GatewayConfig], GatewayDoor]] = {
+    "resp": _resp,
+    "http": _http,
+}
 """By the name of their addresses in the settings. One that is not asked for loads nothing."""
 
 
 def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None]) -> None:
-    """See the module. Raises InvalidUrl, InsecureListen, InvalidUsers, MissingLibrary, AddressInUse, TimedOut ..."""
+    """See the module. Raises InvalidUrl, InsecureListen, InvalidCertificate, InvalidUsers, TimedOut ..."""
     config.addresses()
     users = Users.load(config.users) if config.users else None
     uvloop = libraries.load("uvloop")
@@ -69,7 +78,7 @@ async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[di
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in STOPS:
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    set_file_limit()
+    every = AllConnections(max(set_file_limit() - OWN_DESCRIPTORS, 1))
     connection = open_connection(config.url, timeout=config.timeout_s, name="gateway", clock=time.monotonic)
     link = BrokerLink(AsyncDriver(connection))
     try:
@@ -77,7 +86,7 @@ async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[di
         doors, bound = [], {}
         try:
             for name, urls in config.addresses().items():
-                doors.append(DOORS[name](link, users, config))
+                doors.append(DOORS[name](link, every, users, config))
                 bound[name] = await doors[-1].open(urls)
             calm_collector()
             ready({"event": "ready", **bound, "broker": config.url, "pids": {"gateway": os.getpid()}})

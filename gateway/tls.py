@@ -10,8 +10,10 @@ import ssl
 from .errors import InvalidCertificate
 
 
-def server_context(certificate: str, key: str) -> ssl.SSLContext | None:
+def server_context(certificate: str, key: str, protocol: str = "") -> ssl.SSLContext | None:
     """The context of two PEM files: the certificate (with those that it needs behind it), and its key. None without.
+
+    `protocol` is what clients that ask for one are told (ALPN).
 
     Raises InvalidCertificate.
     """
@@ -21,7 +23,8 @@ def server_context(certificate: str, key: str) -> ssl.SSLContext | None:
         raise InvalidCertificate("TLS needs a certificate and its key: set both tls_certificate and tls_key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    if protocol:
+        context.set_alpn_protocols([protocol])
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
     except ssl.SSLError as error:

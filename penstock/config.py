@@ -48,13 +48,16 @@ class Config(Struct, frozen=True, kw_only=True):
         list[str], _about("Where the broker listens: unix:///path, ipc:///path, tcp://host:port (0: any).")
     ]
     resp: Annotated[
-        list[str], _about("Where Redis clients connect, to a gateway beside the broker: unix:///path, tcp://host:port.")
+        list[str],
+        _about("Where Redis clients connect, to a gateway beside the broker: unix:///path, tcp:// or tls://host:port."),
     ]
     http: Annotated[
         list[str], _about("Where HTTP clients connect, to a gateway beside the broker: unix:///path, tcp://host:port.")
     ]
     cors: Annotated[list[str], _about("Origins whose web pages may use the HTTP door, like https://page.example.")]
-    tls_certificate: Annotated[str, _about("The HTTP door's certificate, a PEM file; empty: plain HTTP.")] = ""
+    tls_certificate: Annotated[
+        str, _about("The gateway's certificate, a PEM file, for tls:// addresses and all of the HTTP door.")
+    ] = ""
     tls_key: Annotated[str, _about("The key of tls_certificate, a PEM file.")] = ""
     users: Annotated[str, _about("The users file of the gateway; empty: it lets any client in.")] = ""
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False

@@ -117,6 +117,7 @@ ORDER = {
             "config",
             "tls",
             "lingering",
+            "connections",
             "listening",
             "append_times",
             "appending",

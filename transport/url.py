@@ -1,4 +1,4 @@
-"""Addresses: `unix:///path`, `ipc:///path`, `tcp://host:port`, `file:///directory`, `mem://name`.
+"""Addresses: `unix:///path`, `ipc:///path`, `tcp://host:port`, `tls://host:port`, `file:///directory`, `mem://name`.
 
 Contract: `parse` accepts exactly what the sockets and the embedded clients can use, and says what is wrong
 with anything else. Pure: nothing is resolved, connected or looked up on disk.
@@ -14,6 +14,9 @@ from .errors import InvalidUrl
 
 SCHEMES = ("unix", "ipc", "tcp", "file", "mem")
 SOCKET_SCHEMES = ("unix", "ipc", "tcp")
+PORT_SCHEMES = ("tcp", "tls")
+"""Of addresses with a host and a port; tls is for doors alone, which say so."""
+
 PATH_BYTES_MAX = 107
 """A Unix socket's path, without its closing zero."""
 
@@ -24,7 +27,7 @@ _LOOPBACK = frozenset({"localhost", "[::1]"})
 
 
 class Url(msgspec.Struct, frozen=True):
-    """One address. `host` and `port` are of tcp, `path` of unix, ipc and file, `name` of mem."""
+    """One address. `host` and `port` are of tcp and tls, `path` of unix, ipc and file, `name` of mem."""
 
     scheme: str
     host: str = ""
@@ -34,14 +37,19 @@ class Url(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """The address as it is written, in its one form."""
-        if self.scheme == "tcp":
-            return f"tcp://{self.host}:{self.port}"
+        if self.has_port:
+            return f"{self.scheme}://{self.host}:{self.port}"
         return f"{self.scheme}://{self.path or self.name}"
+
+    @property
+    def has_port(self) -> bool:
+        """Whether it is a host and a port."""
+        return self.scheme in PORT_SCHEMES
 
     @property
     def is_local(self) -> bool:
         """Whether only processes of this machine can reach it."""
-        return self.scheme != "tcp" or self.host in _LOOPBACK or self.host.startswith("127.")
+        return not self.has_port or self.host in _LOOPBACK or self.host.startswith("127.")
 
     @property
     def is_wildcard(self) -> bool:
@@ -82,13 +90,14 @@ def reachable(endpoint: str, via: str) -> str:
     return f"tcp://{seen.host}:{url.port}"
 
 
-def _tcp(text: str, rest: str) -> Url:
+def _port(text: str, rest: str) -> Url:
+    scheme = text.partition("://")[0]
     host, separator, port = rest.rpartition(":")
     if not separator or not _HOST.fullmatch(host):
-        raise InvalidUrl(f"{text!r} is not tcp://HOST:PORT (an IPv6 host stands in brackets)")
+        raise InvalidUrl(f"{text!r} is not {scheme}://HOST:PORT (an IPv6 host stands in brackets)")
     if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise InvalidUrl(f"{text!r} has port {port!r}; ports are 0 to 65535")
-    return Url("tcp", host=host, port=int(port))
+    return Url(scheme, host=host, port=int(port))
 
 
 def _socket_path(text: str, rest: str) -> Url:
@@ -119,4 +128,4 @@ def _absolute(text: str, path: str) -> str:
     return path
 
 
-_PARSERS = {"tcp": _tcp, "unix": _socket_path, "ipc": _socket_path, "file": _file, "mem": _mem}
+_PARSERS = {"tcp": _port, "tls": _port, "unix": _socket_path, "ipc": _socket_path, "file": _file, "mem": _mem}

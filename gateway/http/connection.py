@@ -19,6 +19,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from ..connections import Connections
 from ..lingering import linger
 from .problems import Problem
 
@@ -52,13 +53,10 @@ class HttpConnection(HttpToolsProtocol):
     Invariant: `_due` is when the peer has used up its time: NEVER while the door owes it an answer that it reads.
     """
 
-    def __init__(
-        self, config: Config, state: ServerState, open_ones: set[HttpConnection], closed: Callable[[], None]
-    ) -> None:
-        """It is among `open_ones` while it is open; `closed` is told when it is not any more."""
+    def __init__(self, config: Config, state: ServerState, connections: Connections[HttpConnection]) -> None:
+        """It says to `connections` when it is open, and when it is not any more."""
         super().__init__(config, state, {})
-        self._open_ones = open_ones
-        self._closed = closed
+        self._connections = connections
         self._due = NEVER
         self._idle_bytes = 0  # since anything was complete
         self._went_on = False
@@ -69,9 +67,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._open_ones.add(self)  # not before: the handshake of TLS may fail
         transport.set_write_buffer_limits(OUT_BYTES_MAX)
         self._due = time.monotonic() + HEAD_S
+        self._connections.opened(self)
 
     def data_received(self, data: bytes) -> None:
         if self._due == NEVER and (self.cycle is None or self.cycle.response_complete):
@@ -85,8 +83,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._leave()
-        self._open_ones.discard(self)
-        self._closed()
+        self._connections.closed(self)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -148,6 +145,10 @@ class HttpConnection(HttpToolsProtocol):
         """Close at once."""
         self.transport.abort()
 
+    def drain(self) -> None:
+        """Close once what was received is answered."""
+        self.shutdown()
+
     # -- refusals -----------------------------------------------------------------------------------------
 
     def send_400_response(self, msg: str) -> None:
@@ -155,11 +156,16 @@ class HttpConnection(HttpToolsProtocol):
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         """Answer a request that cannot be read, and close."""
-        body = msgspec.json.encode(Problem(code, message, False))
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         if not (self._ended or self.transport.is_closing()):
-            self.transport.write(STATUS_LINE[status] + head + body)
+            self.transport.write(refusal(status, code, message))
             self.end()
+
+
+def refusal(status: int, code: str, message: str) -> bytes:
+    """The last answer of a connection."""
+    body = msgspec.json.encode(Problem(code, message, status == 503))
+    head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+    return STATUS_LINE[status] + head + body
 
 
 class _LastAnswer:

@@ -8,40 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from email.utils import formatdate
-from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from ...transport.url import Url
 from ..config import GatewayConfig
+from ..connections import SWEEP_S, AllConnections, Connections
 from ..link import BrokerLink
 from ..listening import Listeners
 from ..tls import server_context
 from ..users import Users
 from .app import application
-from .connection import IDLE_S, HttpConnection
+from .connection import IDLE_S, HttpConnection, refusal
 from .openapi import document
 from .page import page
 from .streaming import SampledStats
 from .table import TABLE
 
 CONNECTIONS_MAX = 5_000
-SWEEP_S = 1.0
-"""How often connections are looked through for those that are overdue."""
-
 BODY_BYTES_LEAST = 32 << 20
 """A body may be so large, and larger where the largest record is."""
 
-TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+REFUSAL = refusal(503, "too_busy", "the gateway has as many connections as it may: try again")
 
 
 class HttpDoor:
     """See the module. Also what handlers see of it (operation.py, HttpGateway)."""
 
-    def __init__(self, link: BrokerLink, *, users: Users | None, config: GatewayConfig) -> None:
+    def __init__(self, link: BrokerLink, every: AllConnections, *, users: Users | None, config: GatewayConfig) -> None:
         self.link = link
         self.users = users
         self.may_create = config.may_create
@@ -57,10 +53,10 @@ class HttpDoor:
         )  # fmt: skip
         self._config.load()
         self._state = ServerState()
-        self._connections: set[HttpConnection] = set()
-        self._listeners = Listeners(self._connected, server_context(config.tls_certificate, config.tls_key))
+        self._connections: Connections[HttpConnection] = Connections(CONNECTIONS_MAX, every, REFUSAL)
+        tls = server_context(config.tls_certificate, config.tls_key, "http/1.1")
+        self._listeners = Listeners(lambda: self._connections.accept(self._connected), tls, ("tcp", "tls"))
         self._sweep: asyncio.TimerHandle | None = None
-        self._empty: asyncio.Future[None] | None = None
 
     def _body_bytes(self) -> int:
         welcome = self.link.driver.connection.welcome
@@ -73,20 +69,12 @@ class HttpDoor:
         self._look()
         return bound
 
-    def _connected(self) -> Any:
-        if len(self._connections) >= CONNECTIONS_MAX:
-            return _Refused()
-        return HttpConnection(self._config, self._state, self._connections, self._on_closed)
-
-    def _on_closed(self) -> None:
-        if not self._connections and self._empty is not None and not self._empty.done():
-            self._empty.set_result(None)
+    def _connected(self) -> HttpConnection:
+        return HttpConnection(self._config, self._state, self._connections)
 
     def _look(self) -> None:
         """Cut off the connections that are overdue, and tell the time."""
-        now = time.monotonic()
-        for connection in [each for each in self._connections if each.overdue(now)]:
-            connection.cut()
+        self._connections.look()
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look)
 
@@ -97,18 +85,4 @@ class HttpDoor:
         self._listeners.close()
         if not self.ending.done():
             self.ending.set_result(None)
-        for connection in list(self._connections):
-            connection.shutdown()
-        if self._connections:
-            self._empty = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._empty], timeout=seconds)
-        for connection in list(self._connections):
-            connection.cut()
-
-
-class _Refused(asyncio.Protocol):
-    """A connection above the limit."""
-
-    def connection_made(self, transport: Any) -> None:
-        transport.write(TOO_MANY)
-        transport.close()
+        await self._connections.drain(seconds)

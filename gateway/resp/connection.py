@@ -17,12 +17,12 @@ import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from ...storage.errors import Error
 from ..appending import Told
 from ..authorization import ANYONE, Principal
+from ..connections import Connections
 from ..lingering import linger
 from . import replies
 from .command import Command, Door
@@ -66,8 +66,9 @@ class RespConnection(asyncio.Protocol):
 
     def __init__(
         self, door: Door, id_: int, requests: RequestReader, command_bytes: int,
-        closed: Callable[[RespConnection], None],
+        connections: Connections[RespConnection],
     ) -> None:  # fmt: skip
+        """It says to `connections` when it is open, and when it is not any more."""
         self.door = door
         self.id = id_
         self.teller: Told = self
@@ -80,7 +81,7 @@ class RespConnection(asyncio.Protocol):
         self._table = door.table
         self._requests = requests
         self._limits = RequestLimits(arguments=ARGUMENTS_MAX, command_bytes=command_bytes)
-        self._closed = closed
+        self._connections = connections
         self._began = time.monotonic()
         self._commands: deque[list[bytes]] = deque()
         self._replies: deque[Any] = deque()
@@ -100,13 +101,11 @@ class RespConnection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        if self._last:  # it was closed before it was made
-            transport.abort()
-            return
         transport.set_write_buffer_limits(OUT_BYTES_MAX)
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) and name else "unix"
         self._begin()
+        self._connections.opened(self)
 
     def data_received(self, data: bytes) -> None:
         self._commands += self._requests.feed(data)
@@ -127,7 +126,7 @@ class RespConnection(asyncio.Protocol):
         self._replies.clear()
         if self._task is not None:
             self._task.cancel()
-        self._closed(self)
+        self._connections.closed(self)
 
     def pause_writing(self) -> None:
         self._unread, self._cut_at = True, time.monotonic() + READ_S
@@ -145,15 +144,13 @@ class RespConnection(asyncio.Protocol):
     def cut(self) -> None:
         """Close at once."""
         self._last = True
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
 
     def drain(self) -> None:
         """Close once everything that was received is answered. What waits for records finds none."""
         self._last, self._sends_on = True, False
-        if self._transport is not None:
-            self._wait_no_more()
-            self._run()
+        self._wait_no_more()
+        self._run()
 
     def blocks(self, waits: bool) -> None:
         """See RespSession."""

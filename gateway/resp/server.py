@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Mapping
 from itertools import count
@@ -16,6 +17,7 @@ from typing import Any
 from ...transport.url import Url
 from .. import libraries
 from ..authorization import Principal
+from ..connections import SWEEP_S, AllConnections, Connections
 from ..link import BrokerLink
 from ..listening import Listeners
 from ..users import Users
@@ -28,8 +30,7 @@ from .table import TABLE
 from .trims import TrimsBeside
 
 CONNECTIONS_MAX = 10_000
-SWEEP_S = 1.0
-"""How often connections are looked through for those that are overdue."""
+REFUSAL = error("ERR max number of clients reached")
 
 BESIDE_A_RECORD_BYTES = 64 << 10
 """What a command may have beside a record of the largest size: its name, its key, names of fields."""
@@ -38,19 +39,21 @@ BESIDE_A_RECORD_BYTES = 64 << 10
 class RespDoor:
     """See the module. Also what handlers see of it (command.py, Door)."""
 
-    def __init__(self, link: BrokerLink, *, users: Users | None, may_create: bool) -> None:
+    def __init__(
+        self, link: BrokerLink, every: AllConnections, *, users: Users | None, may_create: bool,
+        tls: ssl.SSLContext | None,
+    ) -> None:  # fmt: skip
         self.link = link
         self.users = users
         self.may_create = may_create
         self.trims = TrimsBeside()
         self.table: Mapping[str, Command] = TABLE
         self._hiredis = libraries.load("hiredis")
-        self._listeners = Listeners(self._connected)
-        self._connections: dict[int, RespConnection] = {}
+        self._listeners = Listeners(lambda: self._connections.accept(self._connected), tls)
+        self._connections: Connections[RespConnection] = Connections(CONNECTIONS_MAX, every, REFUSAL)
         self._ids = count(1)
         self._began = time.monotonic()
         self._sweep: asyncio.TimerHandle | None = None
-        self._empty: asyncio.Future[None] | None = None
 
     async def open(self, urls: list[Url]) -> list[str]:
         """Listen. Returns the addresses, with the ports that were free. Raises AddressInUse, CannotListen."""
@@ -58,27 +61,16 @@ class RespDoor:
         self._look()
         return bound
 
-    def _connected(self) -> Any:
-        if len(self._connections) >= CONNECTIONS_MAX:
-            return _TooMany()
+    def _connected(self) -> RespConnection:
         welcome = self.link.driver.connection.welcome
         record_bytes = welcome.max_record_bytes if welcome is not None else 16 << 20
         requests = RequestReader(BEFORE_AUTH, self._hiredis.Reader, self._hiredis.HiredisError)
-        id_ = next(self._ids)
-        connection = RespConnection(self, id_, requests, record_bytes + BESIDE_A_RECORD_BYTES, self._on_closed)
-        self._connections[id_] = connection
-        return connection
-
-    def _on_closed(self, connection: RespConnection) -> None:
-        self._connections.pop(connection.id, None)
-        if not self._connections and self._empty is not None and not self._empty.done():
-            self._empty.set_result(None)
+        most = record_bytes + BESIDE_A_RECORD_BYTES
+        return RespConnection(self, next(self._ids), requests, most, self._connections)
 
     def _look(self) -> None:
         """Cut off the connections that are overdue."""
-        now = time.monotonic()
-        for connection in [each for each in self._connections.values() if each.overdue(now)]:
-            connection.cut()
+        self._connections.look()
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look)
 
     def facts(self) -> dict[str, dict[str, Any]]:
@@ -90,7 +82,7 @@ class RespDoor:
                 "penstock_broker": welcome.server if welcome is not None else "", "process_id": os.getpid(),
                 "uptime_in_seconds": int(time.monotonic() - self._began),
             },
-            "clients": {"connected_clients": len(self._connections), "maxclients": CONNECTIONS_MAX},
+            "clients": {"connected_clients": len(self._connections), "maxclients": self._connections.most},
             "persistence": {"loading": 0, "aof_enabled": 1},
             "replication": {"role": "master", "connected_slaves": 0},
             "cluster": {"cluster_enabled": 0},
@@ -98,7 +90,7 @@ class RespDoor:
 
     def sessions(self, principal: Principal) -> list[RespSession]:
         """See Door."""
-        found: list[RespSession] = [*self._connections.values()]
+        found: list[RespSession] = [*self._connections]
         return [session for session in found if session.principal == principal]
 
     async def drain(self, seconds: float) -> None:
@@ -106,18 +98,4 @@ class RespDoor:
         if self._sweep is not None:
             self._sweep.cancel()
         self._listeners.close()
-        for connection in list(self._connections.values()):
-            connection.drain()
-        if self._connections:
-            self._empty = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._empty], timeout=seconds)
-        for connection in list(self._connections.values()):
-            connection.cut()
-
-
-class _TooMany(asyncio.Protocol):
-    """A connection above the limit."""
-
-    def connection_made(self, transport: Any) -> None:
-        transport.write(error("ERR max number of clients reached"))
-        transport.close()
+        await self._connections.drain(seconds)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from .options import Invocation, with_session
-from .serve import http_settings
+from .serve import door_settings
 from .standard_streams import unread_is_fine
 
 
@@ -22,7 +22,7 @@ from .standard_streams import unread_is_fine
     "--resp",
     metavar="URL",
     multiple=True,
-    help="Where Redis clients connect: unix:///path or tcp://host:port (0: any); repeatable.",
+    help="Where Redis clients connect: unix:///path, tcp:// or tls://host:port (0: any).",
 )
 @click.option("--http", metavar="URL", multiple=True, help="Where HTTP clients connect, likewise.")
 @click.option("--users", metavar="FILE", default="", help="Users that clients have to be; see `penstock user add`.")
@@ -42,7 +42,7 @@ def command(
     config = gateway.GatewayConfig(
         url=session.url, resp=resp, http=http, users=users or session.config.users, insecure=insecure,
         may_create=not no_create,
-        **http_settings(session.config), timeout_s=session.config.timeout_s, drain_s=session.config.drain_s,
+        **door_settings(session.config), timeout_s=session.config.timeout_s, drain_s=session.config.drain_s,
     )  # fmt: skip
 
     def ready(event: dict[str, Any]) -> None:

@@ -40,13 +40,13 @@ _ENGINE = (
     "--resp",
     metavar="URL",
     multiple=True,
-    help="Where Redis clients connect, to a gateway beside the broker: unix:///path or tcp://host:port; repeatable.",
+    help="Where Redis clients connect, to a gateway beside the broker: unix:///path, tcp:// or tls://host:port.",
 )
 @click.option(
     "--http",
     metavar="URL",
     multiple=True,
-    help="Where HTTP clients connect, to the same gateway: unix:///path or tcp://host:port; repeatable.",
+    help="Where HTTP clients connect, to the same gateway, likewise.",
 )
 @click.option("--users", metavar="FILE", help="Users that clients of the gateway have to be; see `penstock user add`.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
@@ -116,7 +116,7 @@ def _gateway(config: configuration.Config) -> str:
     users = str(Path(config.users).absolute()) if config.users else ""
     settings = gateway.GatewayConfig(
         url="", resp=tuple(config.resp), http=tuple(config.http), users=users, insecure=config.insecure,
-        **http_settings(config),
+        **door_settings(config),
     )  # fmt: skip
     settings.addresses()
     if users:
@@ -124,8 +124,8 @@ def _gateway(config: configuration.Config) -> str:
     return settings.to_json()
 
 
-def http_settings(config: configuration.Config) -> dict[str, Any]:
-    """The settings of the gateway's HTTP door. Raises InvalidCertificate."""
+def door_settings(config: configuration.Config) -> dict[str, Any]:
+    """The settings of the gateway's doors. Raises InvalidCertificate."""
     certificate, key = (str(Path(file).absolute()) if file else "" for file in (config.tls_certificate, config.tls_key))
     import_module("..gateway.tls", __package__).server_context(certificate, key)
     return {"cors": tuple(config.cors), "tls_certificate": certificate, "tls_key": key}

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import penstock
@@ -47,7 +48,7 @@ class GatewayProcess:
 
     @property
     def port(self) -> int:
-        return next(int(url.rpartition(":")[2]) for url in self.ready["resp"] if url.startswith("tcp"))
+        return next(int(url.rpartition(":")[2]) for url in self.ready["resp"] if url.startswith("t"))
 
     @property
     def http_url(self) -> str:
@@ -74,6 +75,21 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def certificate(tmp_path_factory) -> tuple[str, str]:
+    """A certificate for localhost, and its key."""
+    if which("openssl") is None:
+        pytest.skip("needs the openssl command")
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return certificate, key
+
+
+@pytest.fixture(scope="session")
 def broker(folder: Path) -> Iterator[Serving]:
     with Serving(ServeConfig(data=str(folder / "data"), listen=(f"unix://{folder}/b",), board_rows=512)) as serving:
         yield serving
@@ -90,6 +106,17 @@ def gateway(broker: Serving, folder: Path) -> Iterator[GatewayProcess]:
         yield process
     finally:
         assert process.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def secure(broker: Serving, certificate: tuple[str, str]) -> Iterator[GatewayProcess]:
+    """A gateway whose doors speak TLS."""
+    settings = {"tls_certificate": certificate[0], "tls_key": certificate[1]}
+    gateway = GatewayProcess(broker.url, "tls://127.0.0.1:0", http=("tls://localhost:0",), settings=settings)
+    try:
+        yield gateway
+    finally:
+        assert gateway.stop() == 0
 
 
 Connect = Callable[..., Any]

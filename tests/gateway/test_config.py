@@ -8,6 +8,7 @@ import pytest
 from penstock.broker.errors import InsecureListen
 from penstock.gateway import libraries
 from penstock.gateway.config import GatewayConfig
+from penstock.gateway.errors import InvalidCertificate
 from penstock.storage.errors import MissingLibrary
 from penstock.transport.errors import InvalidUrl
 
@@ -52,3 +53,12 @@ def test_a_missing_library_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "hiredis", None)
     with pytest.raises(MissingLibrary, match=r"needs hiredis.*penstock\[gateway\]"):
         libraries.load("hiredis")
+
+
+def test_tls_needs_a_certificate_and_is_no_less_reachable():
+    for door in ("resp", "http"):
+        with pytest.raises(InvalidCertificate, match="tls_certificate"):
+            GatewayConfig(url="unix:///b", **{door: ("tls://127.0.0.1:1",)}).addresses()
+        with pytest.raises(InsecureListen):
+            GatewayConfig(url="unix:///b", **{door: ("tls://0.0.0.0:1",)}, tls_certificate="/c").addresses()
+    assert opened("tls://[::1]:0", tls_certificate="/c") == ["tls://[::1]:0"]

@@ -71,11 +71,12 @@ def guarded(gateway: GatewayProcess, broker: Serving, tmp_path_factory: pytest.T
         assert process.stop() == 0
 
 
-def test_its_tests_pass(package, gateway, guarded):
+def test_its_tests_pass(package, gateway, guarded, secure, certificate):
     files = [str(path.relative_to(package)) for path in sorted((package / "dist" / "test").glob("*.test.js"))]
     address = f"tcp://127.0.0.1:{gateway.port}"
     command = ("node", "--test", "--test-timeout=60000", *files)
-    done = run(*command, cwd=package, PENSTOCK_TEST_RESP=address, PENSTOCK_TEST_USERS=guarded)
+    tls = {"PENSTOCK_TEST_TLS": f"tls://localhost:{secure.port}", "PENSTOCK_TEST_CA": certificate[0]}
+    done = run(*command, cwd=package, PENSTOCK_TEST_RESP=address, PENSTOCK_TEST_USERS=guarded, **tls)
     failures = re.findall(r"^ *not ok .*?^ *\.\.\.$", done.stdout, re.DOTALL | re.MULTILINE)
     assert not failures, "\n".join(failures)
     assert done.returncode == 0, done.stdout + done.stderr

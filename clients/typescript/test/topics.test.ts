@@ -155,3 +155,17 @@ test("users authenticate by the URL or by options", async (t) => {
   await assert.rejects(connect({ url, username, password: "wrong" }), errors.AuthenticationFailed);
   await assert.rejects(connect(url), errors.AuthenticationFailed);
 });
+
+test("a gateway that speaks TLS itself is reached", async (t) => {
+  const [url, ca] = [process.env["PENSTOCK_TEST_TLS"], process.env["PENSTOCK_TEST_CA"]];
+  if (url === undefined || ca === undefined) {
+    t.skip("PENSTOCK_TEST_TLS and PENSTOCK_TEST_CA are not set: an address and a certificate");
+    return;
+  }
+  const client = await connect({ url, tls: { ca: readFileSync(ca, "utf8") } });
+  const topic = fresh();
+  await client.streams.add(topic, { value: "x".repeat(100_000) });
+  assert.equal((await client.streams.range(topic)).length, 1);
+  await client.disconnect();
+  await assert.rejects(connect(url), errors.CannotConnect);
+});

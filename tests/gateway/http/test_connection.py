@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="needs the extra gateway")
 pytest.importorskip("httptools", reason="needs the extra gateway")
 
+from penstock.gateway.connections import AllConnections, Connections
 from penstock.gateway.http import connection as bounds
 from penstock.gateway.http.connection import HttpConnection
 from uvicorn.config import Config
@@ -84,7 +85,10 @@ def connected(check: Callable[[HttpConnection, Transport], Awaitable[None]], app
     async def run() -> None:
         config = Config(app, http=HttpConnection, ws="none", lifespan="off", log_config=None, access_log=False)
         config.load()
-        connection, transport = HttpConnection(config, ServerState(), set(), lambda: None), Transport()
+        connection, transport = (
+            HttpConnection(config, ServerState(), Connections(1, AllConnections(1), b"")),
+            Transport(),
+        )
         connection.connection_made(transport)
         await check(connection, transport)
         connection.connection_lost(None)

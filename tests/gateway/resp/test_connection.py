@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from penstock.gateway.connections import AllConnections, Connections
 from penstock.gateway.resp import connection as module
 from penstock.gateway.resp.command import Command, RespSession
 from penstock.gateway.resp.connection import COMMAND_S, OUT_BYTES_MAX, READ_S, RespConnection
@@ -64,6 +65,9 @@ class Transport:
         self.closed = True
 
 
+OPEN: Connections[RespConnection] = Connections(1, AllConnections(1), b"")
+
+
 class FakeDoor:
     """What a connection needs of its door, without a broker."""
 
@@ -81,9 +85,8 @@ def clock(monkeypatch) -> list[float]:
 
 @pytest.fixture
 def connected(clock) -> tuple[RespConnection, Transport]:
-    closed: list[RespConnection] = []
     requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
-    connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, closed.append), Transport()
+    connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, OPEN), Transport()
     connection.connection_made(transport)
     return connection, transport
 
@@ -154,15 +157,6 @@ def test_replies_behind_a_record_on_its_way_stop_the_rest_until_it_is_settled(co
 
     asyncio.run(lives())
     assert transport.out == b":0\r\n" + b"$60000\r\n%s\r\n" % text * 100
-
-
-@pytest.mark.parametrize("ends", ["drain", "cut"])
-def test_a_connection_that_is_closed_before_it_is_made_ends_when_it_is(clock, ends):
-    requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
-    connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, lambda _: None), Transport()
-    getattr(connection, ends)()
-    connection.connection_made(transport)
-    assert transport.closed
 
 
 def test_a_command_has_to_be_complete_in_time(connected, clock):

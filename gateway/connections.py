@@ -1,0 +1,143 @@
+"""The open connections of a door: how many there may be, and when they are closed.
+
+Idea: each connection knows until when its peer has to go on, and the door looks at all of them once a second.
+
+Contract: at most `most` connections, those that have yet to finish the handshake of TLS among them, and over all doors
+as many as the gateway has descriptors for (AllConnections). A further one reads `refusal`, and is closed; of those,
+`REFUSED_MAX` at a time. A connection says `opened` and `closed` of itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
+
+from .lingering import linger
+
+SWEEP_S = 1.0
+"""How often connections are looked through for those that are overdue."""
+
+REFUSED_MAX = 100
+"""Refused connections that may still read why; further ones are closed at once."""
+
+
+class DoorConnection(Protocol):
+    """A connection, as its door sees it."""
+
+    def overdue(self, now: float) -> bool:
+        """Whether the peer has used up its time."""
+        ...
+
+    def cut(self) -> None:
+        """Close at once."""
+        ...
+
+    def drain(self) -> None:
+        """Close once everything that was received is answered."""
+        ...
+
+
+Opened = TypeVar("Opened", bound=DoorConnection)
+
+
+class AllConnections:
+    """The connections of all doors together."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.doors: list[Connections[Any]] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many as there may be."""
+        return sum(map(len, self.doors)) >= self.most
+
+
+class Connections(Generic[Opened]):
+    """See the module.
+
+    Invariant: `_begun` are those that were accepted and are neither open nor gone; asyncio says nothing of a handshake
+    that fails, but forgets its connection.
+    """
+
+    def __init__(self, most: int, every: AllConnections, refusal: bytes) -> None:
+        self.most = min(most, every.most)
+        self._every = every
+        self._refusal = refusal
+        self._refused: set[_Refused] = set()
+        self._begun: WeakSet[Any] = WeakSet()
+        self._open: dict[Opened, None] = {}
+        self._empty: asyncio.Future[None] | None = None
+        every.doors.append(self)
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._begun)
+
+    def __iter__(self) -> Iterator[Opened]:
+        return iter(list(self._open))
+
+    def accept(self, make: Callable[[], Opened]) -> Any:
+        """The protocol of a socket that was accepted."""
+        if len(self) >= self.most or self._every.full:
+            return _Refused(self._refusal, self._refused)
+        made = make()
+        self._begun.add(made)
+        return made
+
+    def opened(self, connection: Opened) -> None:
+        """Know of an open connection."""
+        self._begun.discard(connection)
+        self._open[connection] = None
+        if self._empty is not None:
+            connection.cut()
+
+    def closed(self, connection: Opened) -> None:
+        """Know of one that is open no longer."""
+        self._open.pop(connection, None)
+        if not self._open and self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
+
+    def look(self) -> None:
+        """Cut off those that are overdue."""
+        now = time.monotonic()
+        for connection in self:
+            if connection.overdue(now):
+                connection.cut()
+
+    async def drain(self, seconds: float) -> None:
+        """Close every connection once it is answered, and after `seconds` at the latest."""
+        self._empty = asyncio.get_running_loop().create_future()
+        for connection in self:
+            connection.drain()
+        if self._open:
+            await asyncio.wait([self._empty], timeout=seconds)
+        for connection in (*self, *self._refused):
+            connection.cut()
+
+
+class _Refused(asyncio.Protocol):
+    """A connection above the limit."""
+
+    def __init__(self, refusal: bytes, others: set[_Refused]) -> None:
+        self._refusal = refusal
+        self._others = others
+        self._transport: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        transport.write(self._refusal)
+        if len(self._others) < REFUSED_MAX:
+            self._others.add(self)
+            linger(transport, self)
+        else:
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._others.discard(self)
+
+    def cut(self) -> None:
+        """See DoorConnection."""
+        self._transport.abort()
