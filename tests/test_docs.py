@@ -136,7 +136,7 @@ def test_the_quick_start_runs_as_printed(short_directory):
 def test_the_worker_runs_as_printed(short_directory):
     (Path(short_directory) / "notices.py").write_text(tasks())
     with serving(short_directory):
-        done = run(["bash", "-euc", blocks(README, "sh")[2]], short_directory)
+        done = run(["bash", "-euc", blocks(README, "sh")[3]], short_directory)
     assert done.returncode == 0, done.stdout
     assert "notices-0-0 UA 1545 leaves 12 minutes late" in done.stdout
     assert "completed with a result" in done.stdout

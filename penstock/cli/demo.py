@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -28,10 +29,11 @@ def command(data: Path | None, most: int | None, spark: bool, output: Output) ->
     """Stream 336,776 real flights through a broker and check every one.
 
     Two producers over unix, a group of three consumers over tcp, and once more by mapped delivery; then count, order
-    per carrier and totals are compared with what numpy computes from the file. Then every late flight is a task: some
-    fail, a worker and the broker are killed, and in the end each must be completed or dead-lettered, as the file says.
-    At last Spark reads the flights while they stream in, writes delays per carrier and hour to a topic, each once
-    though it is stopped in the middle, and archives both topics as Parquet.
+    per carrier and totals are compared with what numpy computes from the file. redis-py and curl read all of them
+    through the gateway, and are judged the same way. Then every late flight is a task: some fail, a worker and the
+    broker are killed, and in the end each must be completed or dead-lettered, as the file says. At last Spark reads
+    the flights while they stream in, writes delays per carrier and hour to a topic, each once though it is stopped in
+    the middle, and archives both topics as Parquet.
     Exit code 5 when anything differs.
     """
     from ..demo.display import Display
@@ -95,14 +97,14 @@ def _show(output: Output, outcome: Outcome, took: float) -> None:
         _tell_of_spark(output, outcome.live)
     output.console.print()
     if not outcome.differences:
-        found = [f"count, order per carrier and totals of {outcome.flights:,} flights are equal, both ways"]
+        found = [f"count, order per carrier and totals of {outcome.flights:,} flights are equal, however read"]
         found += ["every late flight is completed or dead-lettered, as the file says"]
         found += ["every delay that Spark wrote is there once, and all is archived"] if outcome.live else []
         for sentence in found:
             output.console.print(f"[green]{sentence}[/green]")
         output.console.print(f"{took:.1f} s in all")
     if outcome.data:
-        output.console.print(f"topic {outcome.topic} is kept in {outcome.data}", markup=False, soft_wrap=True)
+        _tell_where(output, outcome.topic, outcome.data)
 
 
 def _tell(output: Output, story: Story) -> None:
@@ -115,6 +117,17 @@ def _tell(output: Output, story: Story) -> None:
         f"{story.completed:,} completed, {story.dead_lettered:,} dead-lettered after {ATTEMPTS} attempts; "
         f"{story.failures:,} failures were injected and retried",
     ):
+        output.console.print(line, markup=False, soft_wrap=True)
+
+
+def _tell_where(output: Output, topic: str, data: str) -> None:
+    """Say how to read the topic that is kept."""
+    from ..demo.doors import commands
+
+    doors = "tcp://127.0.0.1:6380", "tcp://127.0.0.1:8080"
+    lines = [f"penstock serve --data {shlex.quote(data)} --resp {doors[0]} --http {doors[1]} &"]
+    lines += [*commands(*doors, topic, 3), f"penstock consume {topic} --until-end --count 3"]
+    for line in (f"topic {topic} is kept in {data}; to read it:", *lines):
         output.console.print(line, markup=False, soft_wrap=True)
 
 

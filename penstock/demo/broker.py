@@ -1,4 +1,4 @@
-"""The broker of the demo: `penstock serve` as a program would start it."""
+"""The broker of the demo, with a gateway: `penstock serve` as a program would start it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DRAIN_S = 30.0
 
 
 class Broker:
-    """A broker in processes of its own, listening on a Unix socket and on a free tcp port of this machine."""
+    """A broker in processes of its own, listening on a Unix socket and on free tcp ports of this machine."""
 
     def __init__(self, data: Path) -> None:
         # Not below `data`: a socket's path may have at most 107 bytes.
@@ -27,10 +27,12 @@ class Broker:
         command += ["--parent", str(os.getpid())]
         for url in listen:
             command += ["--listen", url]
+        for door in ("--resp", "--http"):
+            command += [door, "tcp://127.0.0.1:0"]
         self._said = Path(self._sockets.name, "said")
         with self._said.open("wb") as errors:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
-        self.unix = self.tcp = ""
+        self.unix = self.tcp = self.resp = self.http = ""
         self._pid = 0
 
     def wait(self) -> None:
@@ -41,6 +43,7 @@ class Broker:
             raise DemoError(f"the broker ended with exit code {self._process.wait()}: {self._last_words()}")
         ready = msgspec.json.decode(line)
         self.unix, self.tcp = ready["listen"]
+        [self.resp], [self.http] = ready["resp"], ready["http"]
         self._pid = ready["pids"]["broker"]
 
     def kill(self) -> None:

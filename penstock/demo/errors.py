@@ -18,6 +18,6 @@ class MissingFlights(DemoError):
 
 
 class RoleFailed(DemoError):
-    """A process of the demo ended too early; the message has its exit code and the end of its standard error."""
+    """A process of the demo ended too early; the message has its exit code and the last line of its standard error."""
 
     code = "role_failed"

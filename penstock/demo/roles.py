@@ -6,7 +6,7 @@
 Idea: a role is a process of its own. It is forked while the broker starts, before the conductor has a thread, a
 socket or a ZeroMQ context, so six of them cost what one import costs; then it waits for Go.
 Contract: a role whose conductor is gone sees the end of its pipe, which is a Stop. What a role writes to standard
-error goes to memory of its own: RoleFailed quotes the end of it, and the conductor passes it all on when the role ends.
+error goes to memory of its own: RoleFailed quotes its last line, and the conductor passes it all on when the role ends.
 """
 
 from __future__ import annotations
@@ -32,12 +32,9 @@ PROGRESS_S = 0.05
 END_S = 2.0
 """How long a role may take to end once its conductor lets go of it."""
 
-LAST_WORDS = 2000
-"""Characters of a role's standard error in the message of RoleFailed."""
-
 
 class Go(Struct, tag=True, frozen=True):
-    """Begin. Tells producers their share, consumers how to read and where to report.
+    """Begin. Tells consumers how to read and where to report.
 
     A role with a topic of its own is told its name; a role that keeps files is told where.
     """
@@ -45,8 +42,6 @@ class Go(Struct, tag=True, frozen=True):
     url: str
     topic: str
     flights: int
-    number: int = 0
-    of: int = 1
     group: str = ""
     delivery: Literal["auto", "push", "control", "mapped"] = "auto"
     report: str = ""
@@ -221,11 +216,11 @@ class Role:
                 raise Error.by_code.get(code, DemoError)(f"{self.name}: {message}")
 
     def _why(self) -> str:
-        """How the process ended, and the end of what it wrote to standard error. Leaves it for `end` to reap."""
+        """How the process ended, and the last line it wrote to standard error. Leaves it for `end` to reap."""
         ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
         assert ended is not None, "it was waited for"
         how = "with exit code" if ended.si_code == os.CLD_EXITED else "by signal"
-        wrote = self._wrote().strip()[-LAST_WORDS:]
+        wrote = self._wrote().rstrip().rpartition("\n")[2]
         return f"{how} {ended.si_status}: {wrote or 'it wrote nothing to standard error'}"
 
     def _wrote(self) -> str:

@@ -1,4 +1,4 @@
-"""The whole demo: a broker, the stream part, the queue part, the Spark part, the checks, the verdict.
+"""The whole demo: a broker, the stream part, the doors part, the queue part, the Spark part, the checks, the verdict.
 
 Contract: returns the measurements and the differences found; raises penstock's errors if it could not be run. Leaves
 nothing behind but a requested data directory.
@@ -15,10 +15,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from ..clients import Client, connect
-from . import check_queue, flights, live
+from . import check_queue, doors, flights, live
 from .broker import Broker
 from .check import differences
 from .display import Display
+from .doors import DoorRoles
 from .expected import Expected, expected
 from .hours import Delays, Hour, delays
 from .late import Late, late
@@ -54,9 +55,10 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None, 
         spark: with the Spark part.
     """
     content = flights.content()  # what is missing should be said before anything starts
+    doors.check()
     if spark:
         live.check()
-    started = "starting a broker, two producers, a group of three consumers, a mapped reader, four workers"
+    started = "starting a broker with a gateway, two producers, a group of three, a mapped reader, four workers"
     display.say(f"{started}, Spark" if spark else started)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(_scratch()))
@@ -65,9 +67,11 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None, 
         parsed = flights.parse(content, most=most)
         stream = StreamRoles(parsed, scratch)
         stack.callback(stream.close)
-        queue = QueueRoles(parsed, scratch, stream.roles)
+        outside = DoorRoles(len(parsed), scratch, stream.roles)
+        stack.callback(outside.close)
+        queue = QueueRoles(parsed, scratch, [*stream.roles, *outside.roles])
         stack.callback(queue.close)
-        streaming = Live(parsed, scratch, [*stream.roles, *queue.workers]) if spark else None
+        streaming = Live(parsed, scratch, [*stream.roles, *outside.roles, *queue.workers]) if spark else None
         if streaming:
             stack.callback(streaming.close)
         wanted, wanted_late = expected(content, most=most), late(content, most=most)
@@ -78,15 +82,18 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None, 
                 stream.run(client, broker, topic, display)
                 if streaming:
                     streaming.begin(client, broker, _free_name(client, LIVE), _free_name(client, DELAYS))
+                measured = [*stream.measured, *outside.run(broker, topic, display)]
                 story, lost = _work(client, broker, queue, wanted_late, display)
                 told, wrong = None, []
                 if streaming:
                     told, wrong = _follow(client, streaming, wanted, delays(content, most=most), display)
         found = [f"group of three: {line}" for line in differences(wanted, stream.group_report())]
         found += [f"mapped delivery: {line}" for line in differences(wanted, stream.mapped_report())]
+        for name, seen in outside.reports().items():
+            found += [f"{name}: {line}" for line in differences(wanted, [seen])]
         broker.drain()
     found += lost + wrong
-    return Outcome(stream.flights, topic, str(data or ""), wanted, stream.measured, story, told, found)
+    return Outcome(stream.flights, topic, str(data or ""), wanted, measured, story, told, found)
 
 
 def _work(client: Client, broker: Broker, queue: QueueRoles, wanted: Late, display: Display) -> tuple[Story, list[str]]:

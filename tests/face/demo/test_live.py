@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from penstock.cli import exits
 from penstock.demo import live
+from penstock.demo.doors import http_client
 from penstock.demo.errors import MissingFlights
 from penstock.demo.flights import archive
 from penstock.spark import java
@@ -41,6 +42,8 @@ def test_what_spark_makes_of_flights_that_stream_in_is_what_the_file_says(equipp
     assert (done.returncode, done.stderr) == (exits.OK, b"")
     outcome = json.loads(done.stdout)
     assert (outcome["equal"], outcome["differences"]) == (True, [])
+    assert [each["name"] for each in outcome["measured"]][-2:] == ["read by redis-py", f"read by {http_client()}"]
+    assert {each["records"] for each in outcome["measured"]} == {FLIGHTS}
     story = outcome["spark"]
     assert story["flights"] == FLIGHTS
     assert FLIGHTS // 2 <= story["driven"]["stopped_at"] <= FLIGHTS
