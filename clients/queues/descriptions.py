@@ -201,8 +201,8 @@ class PendingSummary(msgspec.Struct, frozen=True):
 class QueueWorker(msgspec.Struct, frozen=True):
     """A worker of a queue group, by its name. `pending` is how many tasks it holds.
 
-    `first_seen` is when it was first given tasks, or made. `last_active` is when it was last given tasks or extended a
-    lease, None before the first time. Both are None where the group does not remember it.
+    `first_seen` is when it first asked for tasks. `last_active` is when it was last given some or extended a lease, and
+    None if it never was. Both are None where the group does not remember it.
     """
 
     name: str

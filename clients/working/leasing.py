@@ -94,7 +94,7 @@ class LeaseQuestion(Question):
         return Lease(
             request, core.topic.topic, options.group, options.name, self._max_records, max_bytes=options.max_bytes,
             lease_ms=options.lease_ms, wait_ms=wait_ms, settles=settles_of(self.settles), start=options.start,
-            takes=options.at_most_once,
+            takes=options.at_most_once, remember=True,
         )  # fmt: skip
 
     def _answered(self, answer: Answer) -> None:

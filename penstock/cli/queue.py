@@ -170,7 +170,7 @@ def reset(topic: str, position: Any, partitions: tuple[int, ...], asks: bool, gr
 @queue_group_option
 @with_session
 def workers(topic: str, group: str, session: Invocation) -> None:
-    """List the workers of the queue of TOPIC: how many tasks each holds, and when it first and last got some."""
+    """List the workers of the queue of TOPIC: how many tasks each holds, and when it was first seen and last active."""
     import msgspec
 
     with session.connect() as client:
@@ -182,7 +182,7 @@ def workers(topic: str, group: str, session: Invocation) -> None:
     session.output.table(
         ["worker", ">tasks", "first seen", "last active"],
         [(each.name, each.pending, *map(_moment_text, (each.first_seen, each.last_active))) for each in found],
-        empty="no worker has had a task yet",
+        empty="no worker has asked for tasks yet",
     )
 
 

@@ -136,13 +136,19 @@ def test_workers_are_listed_and_forgotten_with_what_they_hold(client, topic):
     fill(client, topic, 6, partitions=2)
     client.set_queue(topic, "jobs", lease_s=None)
     assert client.workers(topic, "jobs") == []
+    client.pause_queue(topic, "jobs")
     with client.worker(topic, group="jobs", prefetch=0, name="ann") as ann:
+        assert ann.fetch(6, wait=0) == []
+        (idle,) = client.workers(topic, "jobs")
+        assert (idle.name, idle.pending, idle.last_active) == ("ann", 0, None)
+        client.resume_queue(topic, "jobs")
         tasks = [*ann.fetch(6, wait=WAIT), *ann.fetch(6, wait=WAIT)]
         tasks[0].ack()
         client.claim(topic, "jobs", "bob", [tasks[1].id])
         found = client.workers(topic, "jobs")
         assert [(each.name, each.pending) for each in found] == [("ann", 10), ("bob", 1)]
         assert all(each.first_seen <= each.last_active for each in found)
+        assert found[0].first_seen == idle.first_seen
         assert abs(datetime.now(UTC) - found[0].first_seen) < timedelta(days=36500)
         assert client.forget_worker(topic, "jobs", "ann") == 10
         assert [each.name for each in client.workers(topic, "jobs")] == ["bob"]

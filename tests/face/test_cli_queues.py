@@ -157,7 +157,7 @@ def test_leased_tasks_are_listed_with_their_workers(on: Cli, queue: str) -> None
 
 
 def test_workers_are_listed_and_forgotten(on: Cli, queue: str) -> None:
-    assert on("queue", "workers", queue).text == "no worker has had a task yet\n"
+    assert on("queue", "workers", queue).text == "no worker has asked for tasks yet\n"
     first, second = enqueued(on, queue, "a", "b")
     on("task", "claim", first, second, "--worker", "ann", "--force")
     assert re.search(r"^ann +2 +20\d\d-.+ +20\d\d-", on("queue", "workers", queue).text, re.MULTILINE)

@@ -118,7 +118,7 @@ def delete(partition: Partition, group: str, waiter: Waiter) -> None:
 
 def remember(partition: Partition, group: str, worker: str) -> None:
     """Remember a worker, also while there is nothing for it."""
-    queue = find(partition, group) if serves(partition) else None
+    queue = find(partition, group)
     if queue is not None and not queue.knows(worker):
         partition.propose(fx.WorkerMade(group, worker))
 

@@ -155,9 +155,11 @@ class LeaseRequests:
         line.prepared = len(topic.readable)
 
     def _remember(self, topic: Topic, message: Lease) -> None:
-        """Remember a worker that there is nothing for: on the partition that it asks about, or the first one."""
-        partition = topic.readable[0] if message.partition == -1 else topic.partition(message.partition)
-        verbs.remember(partition, message.group, message.worker)
+        """Remember a worker that there is nothing for: on the partition that it asks about, or the first that works."""
+        asked = topic.readable if message.partition == -1 else [topic.partition(message.partition)]
+        partition = next(filter(serves, asked), None)
+        if partition is not None:
+            verbs.remember(partition, message.group, message.worker)
 
     def _in_turn(self, topic: Topic, line: Line, number: int) -> Iterator[Partition]:
         """The partitions that a request may take from, the one whose turn it is first."""

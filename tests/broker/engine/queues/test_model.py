@@ -119,3 +119,11 @@ def test_a_pause_that_is_too_short_is_noticed(monkeypatch: pytest.MonkeyPatch):
         return [(*run, now_us)]
 
     assert fails(monkeypatch, f"{OUTCOMES}.backed_off", hasty)
+
+
+def test_a_worker_that_is_not_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    assert fails(monkeypatch, f"{QUEUE}.forget_worker", lambda *_: None)
+
+
+def test_a_worker_without_records_that_is_not_remembered_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    assert fails(monkeypatch, "penstock.broker.engine.queues.verbs.remember", lambda *_: None)

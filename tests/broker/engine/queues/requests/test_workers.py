@@ -116,6 +116,9 @@ def test_of_too_many_those_with_records_are_listed_all_the_same(
         rig.lease(topic, worker=worker, partition=0)
     assert listed(rig, topic) == [("ann", 1, -1, -1), ("cid", 1, 0, 0), ("dan", 1, 0, 0)]
     assert tell(rig, topic, "ann") == 0, "it is known"
+    rig.pass_time(1)
+    rig.lease(topic, worker="ann", partition=1)
+    assert listed(rig, topic)[0] == ("ann", 2, 1, 1), "one of the partitions does not know since when"
 
 
 def test_a_list_is_made_in_portions(rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch):
@@ -185,8 +188,20 @@ def test_a_lease_may_have_its_worker_remembered_although_there_is_nothing(
         rig.turn()
         known = [("ann", 0, 0, -1)] if remember else []
         assert listed(rig, topic) == [*known, ("bob", 20, 0, 0)]
-    has_it = rig.node._registry.topics.get(topic).partition(max(partition, 0)).committed.queues.by_name["g"]
-    assert "ann" in has_it.workers
+    found = rig.node._registry.topics.get(topic).partition(max(partition, 0))
+    assert "ann" in found.committed.queues.by_name["g"].workers
+    before = found.seq
+    rig.ask_lease(topic, worker="ann", partition=partition, remember=True, wait_ms=wait_ms)
+    assert tell(rig, topic, "ann") == 0
+    assert found.seq == before, "nothing is written of what is known"
+
+
+def test_a_worker_is_remembered_where_the_group_can_work(rig: Rig, topic: bytes):
+    partitions = rig.node._registry.topics.get(topic).readable
+    rig.lease(topic, worker="bob", partition=1, most=10)
+    partitions[0].log.poison("test")
+    rig.ask_lease(topic, worker="ann", remember=True)
+    assert [list(each.committed.queues.by_name["g"].workers) for each in partitions] == [[], ["bob", "ann"]]
 
 
 def test_a_lease_that_gets_something_needs_no_further_effect(rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch):
@@ -226,6 +241,17 @@ def test_records_are_released_where_it_is_not_said_otherwise_and_go_to_those_who
     assert [each.code for each in rig.settle(topic, m.Settle(0, lease.token, ACK))] == ["lease_lost"]
 
 
+def test_records_that_are_nacked_go_to_those_who_wait_once_they_may(rig: Rig, topic: bytes):
+    rig.ask(m.SetQueue, topic, "g", {"backoff_s": 2})
+    rig.lease(topic, worker="ann", partition=0, most=10)
+    request = rig.ask_lease(topic, worker="bob", partition=0, most=20, wait_ms=20_000)
+    assert forget(rig, topic, "ann", NACK) == 10
+    rig.pass_time(1.9)
+    assert rig.answers(request) == []
+    rig.pass_time(0.2)
+    assert [answer.runs for answer in rig.answers(request)] == [[(0, 10, 2)]]
+
+
 def test_a_worker_that_is_acked_finds_its_leases_settled(rig: Rig, topic: bytes):
     lease = rig.lease(topic, worker="ann", partition=0, most=3)
     forget(rig, topic, "ann", ACK)
@@ -236,6 +262,19 @@ def test_a_worker_that_holds_nothing_and_one_that_is_not_known_are_forgotten_for
     rig.settle(topic, m.Settle(0, rig.lease(topic, worker="ann", partition=0).token, ACK))
     assert (forget(rig, topic, "ann"), forget(rig, topic, "ann"), forget(rig, topic, "none")) == (0, 0, 0)
     assert listed(rig, topic) == []
+
+
+def sizes_of_settles(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records each settle is about, from now on."""
+    sizes: list[int] = []
+    settle_held = verbs.settle_held
+
+    def settle(*arguments: Any) -> int:
+        sizes.append(sum(count for _, count in arguments[2].ranges))
+        return settle_held(*arguments)
+
+    monkeypatch.setattr(verbs, "settle_held", settle)
+    return sizes
 
 
 def test_much_is_settled_in_portions_and_what_comes_meanwhile_stays(rig: Rig, monkeypatch: pytest.MonkeyPatch):
@@ -249,11 +288,10 @@ def test_much_is_settled_in_portions_and_what_comes_meanwhile_stays(rig: Rig, mo
     groups = [each.proposed.queues.by_name["g"] for each in rig.node._registry.topics.get(topic).readable]
     request = rig.next_request()
     rig.send(m.SetWorker(request, topic, "g", "ann", False, ACK))
-    seen: set[tuple[int, int]] = set()
+    portions = sizes_of_settles(monkeypatch)
     while groups[0].in_flight or groups[1].in_flight > 200:
-        seen.add((groups[0].in_flight, groups[1].in_flight))
         rig.node.tick(rig.now)
-    assert len(seen) > 1
+    assert max(portions) == 40
     assert rig.answers(request) == []
     lease = rig.next_request()
     rig.send(m.Lease(lease, topic, "g", "ann", 5, partition=0), peer="d")
@@ -270,21 +308,35 @@ def test_a_group_that_is_deleted_meanwhile_ends_it(rig: Rig, topic: bytes, monke
     request = rig.next_request()
     rig.send(m.SetWorker(request, topic, "g", "ann", False))
     rig.node.tick(rig.now)
-    rig.send(m.DeleteQueue(rig.next_request(), topic, "g"))
+    rig.send(m.DeleteQueue(rig.next_request(), topic, "g"), peer="d")
     rig.turn(30)
     assert [type(answer) for answer in rig.answers(request)] == [m.Counted]
     assert rig.ask(m.ListQueues).queues == []
 
 
-def test_a_partition_that_fails_meanwhile_refuses_it(rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("code", ["poisoned", "unavailable"])
+def test_a_partition_that_fails_meanwhile_refuses_it(
+    rig: Rig, topic: bytes, code: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(workers, "TOGETHER", 1)
     rig.lease(topic, worker="ann", partition=0, most=10)
-    request = rig.next_request()
+    request, partition = rig.next_request(), rig.node._registry.topics.get(topic).partition(0)
     rig.send(m.SetWorker(request, topic, "g", "ann", False))
     rig.node.tick(rig.now)
-    rig.node._registry.topics.get(topic).partition(0).log.poison("test")
+    if code == "poisoned":
+        partition.log.poison("test")
+    else:
+        partition.history.damaged = True
     rig.turn(30)
-    assert [each.code for each in rig.answers(request)] == ["poisoned"]
+    assert [each.code for each in rig.answers(request)] == [code]
+
+
+def test_a_group_that_is_deleted_before_a_lease_finds_nothing_remembers_no_worker(rig: Rig, topic: bytes):
+    settles = [m.Settle(0, 1, ACK)] * 4000
+    rig.send(m.Lease(rig.next_request(), topic, "g", "ann", 1, settles=settles, remember=True))
+    rig.send(m.DeleteQueue(rig.next_request(), topic, "g"), peer="d")
+    rig.turn(1000)
+    assert rig.ask(m.ListWorkers, topic, "g").code == "unknown_group"
 
 
 # -- what is refused ----------------------------------------------------------------------------------
