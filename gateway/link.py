@@ -23,6 +23,7 @@ from ..transport.messages import Fetched, Topic
 from .append_times import AppendTimes, EntriesRead
 from .appending import Appender
 from .authorization import Principal
+from .turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -62,6 +63,7 @@ class BrokerLink:
         self.client = AsyncClient(driver)
         self.verbs = Verbs(driver.connection)
         self.queue_verbs = QueueVerbs(driver.connection)
+        self.turns = Turns()
         self.append_times = AppendTimes()
         self.entries_read = EntriesRead()
         self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()

@@ -23,6 +23,9 @@ T = TypeVar("T")
 FEW = 64
 """Records of one request that join others."""
 
+PORTION = 500
+"""Records of one request that are taken in one turn of the loop."""
+
 
 class Outgoing(NamedTuple):
     """A record to be appended. Without a partition, the key chooses it."""
@@ -54,10 +57,11 @@ class _Waiting:
     def __init__(self) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.batches: set[SharedBatch] = set()
+        self.complete = False  # no further batch comes
 
     def settled(self) -> None:
         """See Told."""
-        if not self.done.done() and all(batch.settled for batch in self.batches):
+        if self.complete and not self.done.done() and all(batch.settled for batch in self.batches):
             self.done.set_result(None)
 
 
@@ -78,17 +82,20 @@ async def append_few(
     link: BrokerLink, principal: Principal, name: str, records: Sequence[Outgoing], *, create: bool
 ) -> list[RecordPlace]:
     """Append records in shared batches. Raises what a producer raises."""
-    return await _appending(link, principal, name, lambda appender: _join(appender, records), create=create)
+    return await _appending(link, principal, name, lambda appender: _join(link, appender, records), create=create)
 
 
-async def _join(appender: Appender, records: Sequence[Outgoing]) -> list[RecordPlace]:
+async def _join(link: BrokerLink, appender: Appender, records: Sequence[Outgoing]) -> list[RecordPlace]:
     waiting = _Waiting()
     placed: list[tuple[SharedBatch, int]] = []
-    for value, key, headers, timestamp, partition, queued in records:
+    for number, (value, key, headers, timestamp, partition, queued) in enumerate(records, 1):
+        if number % PORTION == 0:
+            await link.turns.turn()
         while appender.jammed:
             await appender.room()
         placed.append(appender.append(value, key, headers, partition, waiting, timestamp, queued))
         waiting.batches.add(placed[-1][0])
+    waiting.complete = True
     waiting.settled()
     await waiting.done
     return [_appended(batch, index) for batch, index in placed]

@@ -114,6 +114,7 @@ ORDER = {
             "libraries",
             "authorization",
             "users",
+            "turns",
             "config",
             "tls",
             "lingering",
@@ -138,7 +139,8 @@ ORDER = {
         ),
     ],
     "penstock.gateway.http": [
-        *("problems", "origins", "authenticating", "operation", "shapes", "formats", "task_shapes", "openapi"),
+        *("problems", "strict_json", "origins", "authenticating", "operation", "shapes", "formats", "task_shapes"),
+        "openapi",
         *("page", "producing", "queues", "streaming", "tasks", "groups", "topics", "gateway", "table"),
         *("app", "connection", "server", ""),
     ],

@@ -21,9 +21,10 @@ from starlette.routing import Route, Router
 from ...storage.errors import Error
 from ..authorization import ANYONE
 from .authenticating import principal_of
-from .operation import JSON, ClientLeft, HttpCall, HttpGateway, HttpOperation, Reply, Streamed
+from .operation import HEADER, JSON, ClientLeft, HttpCall, HttpGateway, HttpOperation, Reply, Streamed
 from .origins import check_host, check_origin
 from .problems import Problem, Refusal, problem_of, status_of
+from .strict_json import StrictDecoder
 
 log = logging.getLogger("penstock.gateway")
 
@@ -34,6 +35,11 @@ PART_BYTES = 256 << 10
 """A reply leaves in such parts, each when the client has read most of the one before."""
 
 QUERY_FIELDS_MAX = 100
+
+SINGLE = frozenset(
+    (b"authorization", b"content-encoding", b"content-type", b"host", b"idempotency-key", b"last-event-id", b"origin")
+)
+"""Headers that count once, beside those of a message (HEADER)."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -92,6 +98,7 @@ class HttpPath:
         """The reply to a request, and the error that it ended with as one. Raises ClientLeft."""
         try:
             row, decoder = self._row(scope)
+            _check_headers(scope["headers"])
             self._check_page(scope, call)
             if not row.open:
                 call.principal = await principal_of(self._door.users, call.headers)
@@ -114,7 +121,7 @@ class HttpPath:
         if self._door.users is None and scope["server"] is not None:
             check_host(scope["server"][0], call.headers)
 
-    def _row(self, scope: Scope) -> tuple[HttpOperation, msgspec.json.Decoder[Any] | None]:
+    def _row(self, scope: Scope) -> tuple[HttpOperation, StrictDecoder[Any] | None]:
         found = self._rows.get(scope["method"])
         if found is None:
             raise Refusal(405, "no_such_method", f"{scope['path']} takes {', '.join(self._rows)}")
@@ -122,6 +129,11 @@ class HttpPath:
 
     async def _body(self, row: HttpOperation, call: HttpCall, receive: Receive, held: list[int]) -> bytes:
         """The body of a request, if its operation takes one. Raises Refusal, ClientLeft."""
+        encoding = call.headers.get(b"content-encoding", b"identity").strip().lower()
+        if encoding != b"identity":
+            raise Refusal(
+                415, "unsupported_encoding", f"a body is sent as it is, not as {encoding[:32].decode('latin-1')}"
+            )
         declared = call.headers.get(b"content-length", b"0")
         if row.takes and call.content_type not in row.takes:
             shown = call.content_type or "nothing"
@@ -169,8 +181,17 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     await _answer(_problem(404, Problem("no_such_path", "there is nothing at this path: see /docs", False)), send)
 
 
-def _decoder(row: HttpOperation) -> msgspec.json.Decoder[Any] | None:
-    return None if row.body is None else msgspec.json.Decoder(row.body)
+def _decoder(row: HttpOperation) -> StrictDecoder[Any] | None:
+    return None if row.body is None else StrictDecoder(row.body)
+
+
+def _check_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raise Refusal if a header has two values where one counts."""
+    seen: set[bytes] = set()
+    for name, _ in headers:
+        if name in seen and (name in SINGLE or name.startswith(HEADER)):
+            raise Refusal(400, "invalid_request", f"the header {name.decode()} is there twice")
+        seen.add(name)
 
 
 def _query(row: HttpOperation, query: bytes) -> Any:
@@ -180,7 +201,10 @@ def _query(row: HttpOperation, query: bytes) -> Any:
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
     except ValueError as error:
         raise Refusal(400, "invalid_request", f"the query cannot be read: {error}") from None
-    return msgspec.convert(dict(pairs), row.query, strict=False)
+    asked = dict(pairs)
+    if len(asked) < len(pairs):
+        raise Refusal(400, "invalid_request", "the query has two parameters of one name")
+    return msgspec.convert(asked, row.query, strict=False)
 
 
 def _leaving(receive: Receive) -> Callable[[], Awaitable[None]]:

@@ -25,6 +25,9 @@ Tag = Literal["messages", "consumers", "tasks", "groups", "dead letters", "sched
 
 JSON = "application/json"
 
+HEADER = b"penstock-header-"
+"""What a header of a request begins with that is a header of the message."""
+
 T = TypeVar("T")
 
 

@@ -20,7 +20,7 @@ PHRASES = {
     405: "The path has no such method.",
     409: "The request conflicts with how things are now.",
     413: "The body, or a record in it, is larger than allowed.",
-    415: "The body has a media type that the operation does not take.",
+    415: "The body has a media type or an encoding that the operation does not take.",
     429: "A bound is reached: slow down, or free something.",
     431: "The head of the request is larger than allowed.",
     500: "The gateway failed: its log says how.",

@@ -18,15 +18,13 @@ from msgspec import Meta, Struct
 from ..appending import RecordRun
 from ..sending import Outgoing, append_all, append_values
 from .formats import LINES
-from .operation import JSON, HttpCall, HttpOperation
+from .operation import HEADER, JSON, HttpCall, HttpOperation
 from .problems import Refusal
 from .shapes import MessagePlaces, MessageRun, NewMessage, Partition
+from .strict_json import StrictDecoder
 
 TEXT = "text/plain"
 BYTES = "application/octet-stream"
-
-HEADER = b"penstock-header-"
-"""What a header of a request begins with that is a header of the message."""
 
 
 MANY = 100_000
@@ -40,8 +38,11 @@ class ProduceQuery(Struct, forbid_unknown_fields=True):
     key: Annotated[str, Meta(description="Of plain text and bytes.")] | None = None
 
 
-_one_or_many = msgspec.json.Decoder(NewMessage | Annotated[list[NewMessage], Meta(max_length=MANY)])
-_each_line = msgspec.json.Decoder(NewMessage)
+PORTION = 500
+"""Messages that are decoded in one turn of the loop."""
+
+_many = msgspec.json.Decoder(Annotated[list[msgspec.Raw], Meta(max_length=MANY)])
+_message: StrictDecoder[NewMessage] = StrictDecoder(NewMessage)
 
 
 async def produce(call: HttpCall) -> MessagePlaces:
@@ -53,18 +54,29 @@ async def produce(call: HttpCall) -> MessagePlaces:
     if call.content_type in (TEXT, BYTES):
         placed = await _append_bytes(call, name)
     else:
-        messages = _each_line.decode_lines(call.body) if call.content_type == LINES else _list(call.body)
-        if not messages:
-            raise Refusal(400, "invalid_request", "the body has no message")
-        partition = call.asked.partition
-        records = [outgoing(message, partition) for message in messages]
+        records = await _records(call)
         placed = await append_all(call.link, call.principal, name, records, create=call.door.may_create)
     return _places(placed)
 
 
-def _list(body: bytes) -> list[NewMessage]:
-    found = _one_or_many.decode(body)
-    return found if isinstance(found, list) else [found]
+async def _records(call: HttpCall) -> list[Outgoing]:
+    """The messages of a body, decoded in portions. Raises Refusal."""
+    each = _each(call)
+    if not each:
+        raise Refusal(400, "invalid_request", "the body has no message")
+    partition, found = call.asked.partition, list[Outgoing]()
+    for start in range(0, len(each), PORTION):
+        if len(each) > PORTION:
+            await call.link.turns.turn()
+        found += [outgoing(_message.decode(text), partition) for text in each[start : start + PORTION]]
+    return found
+
+
+def _each(call: HttpCall) -> Sequence[bytes | msgspec.Raw]:
+    """What is one message each."""
+    if call.content_type == LINES:
+        return [line for line in call.body.split(b"\n") if line.strip()]
+    return _many.decode(call.body) if call.body.lstrip().startswith(b"[") else [call.body]
 
 
 async def _append_bytes(call: HttpCall, name: str) -> Sequence[RecordRun]:

@@ -60,6 +60,44 @@ def test_other_malformed_requests_are_400(http, key):
     refused(http.get(path, params={"partition": 1}), 404, "unknown_partition")
 
 
+def test_what_has_one_value_is_given_once(http, key):
+    path, own = f"/api/v1/queues/{key}/messages", f"/api/v1/queues/{key}/consumers/me"
+    http.post(path, json=[{"value": "x"}] * 3)
+    assert "query" in refused(http.get(path + "?offset=1&offset=2"), 400, "invalid_request")
+    assert "query" in refused(http.get(path + "?offset=1&%6fffset=1"), 400, "invalid_request")
+    for place, body in [
+        (path, b'{"value": "a", "value": "b"}'), (path, b'{"value": "a", "v\\u0061lue": "b"}'),
+        (path, b'[{"value": "a"}, {"value": "a", "key": "1", "key": "1"}]'),
+        (path, b'{"value": "a", "headers": {"a": "1", "a": "2"}}'),
+        (f"{own}/commit", b'{"next": {"0": 1, "0": 2}}'), (f"{own}/commit", b'{"next": {"0": 1}, "next": {"0": 1}}'),
+    ]:  # fmt: skip
+        assert "two fields" in refused(http.post(place, content=body, headers=JSON_BODY), 400, "invalid_request")
+    lines = {"content-type": "application/x-ndjson"}
+    refused(http.post(path, content=b'{"value": "a", "value": "b"}\n', headers=lines), 400, "invalid_request")
+    twice = [("content-type", "text/plain"), ("penstock-header-a", "1"), ("Penstock-Header-A", "2")]
+    assert "header" in refused(http.post(path, content=b"x", headers=twice), 400, "invalid_request")
+    assert http.get(path + "?max_messages=10").json()["next"] == {"0": 3}
+
+
+def test_a_value_of_the_clients_own_may_repeat_fields(http, key):
+    path = f"/api/v1/queues/{key}/messages"
+    for body in (
+        b'{"json": {"a": 1, "a": 2}, "key": "k"}',
+        b'{"json": [{"a": 1, "a": %s}], "key": "k"}' % (b"9" * 5000),
+    ):
+        assert http.post(path, content=body, headers=JSON_BODY).status_code == 201
+    assert http.get(path).json()["messages"][0]["value"] == '{"a": 1, "a": 2}'
+
+
+def test_a_body_that_is_encoded_is_415(http, key):
+    path = f"/api/v1/queues/{key}/messages"
+    for encoding in ("gzip", "deflate", "br", "identity, gzip", "x"):
+        headers = {**JSON_BODY, "content-encoding": encoding}
+        refused(http.post(path, content=b"{}", headers=headers), 415, "unsupported_encoding")
+    headers = {**JSON_BODY, "content-encoding": "Identity"}
+    assert http.post(path, json={"value": "x"}, headers=headers).status_code == 201
+
+
 def test_what_is_not_there_is_404(http, key):
     refused(http.get(f"/api/v1/queues/{key}"), 404, "unknown_topic")
     refused(http.get(f"/api/v1/queues/{key}/messages"), 404, "unknown_topic")
