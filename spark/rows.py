@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..storage.arrow import binary_array
-from ..storage.arrow_headers import unpacked
+from ..storage.arrow_headers import listed, unpacked
 from ..storage.arrow_numbers import array_of
 from ..storage.batch import Batch, ColumnId
 from ..storage.errors import InvalidBatch
+from ..storage.header_list import HeaderPair, pairs_of
 
 LEAST_ROWS = 1 << 14
 MOST_ROWS = 1 << 16
@@ -117,7 +118,13 @@ def _values(parts: list[RowSlice]) -> pa.Array:
 
 
 def _headers(kind: pa.DataType, parts: list[RowSlice]) -> pa.Array:
-    return unpacked(_gather(parts, ColumnId.HEADERS), kind)
+    if not any(part.batch.has(ColumnId.HEADER_LIST) for part in parts):
+        return unpacked(_gather(parts, ColumnId.HEADERS), kind)
+    rows: list[Sequence[HeaderPair]] = []
+    for batch, first, count in parts:
+        found = batch.headers()
+        rows += [()] * count if found is None else map(pairs_of, found[first : first + count])
+    return listed(rows, kind)
 
 
 def _keys(parts: list[RowSlice]) -> pa.Array:

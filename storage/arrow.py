@@ -14,9 +14,10 @@ import msgspec
 import numpy as np
 
 from . import columns
-from .arrow_headers import header_type, unpacked
+from .arrow_headers import header_type, listed, unpacked
 from .errors import InvalidArgument, InvalidBatch, MissingLibrary, way_to_install
 from .header import ColumnId
+from .header_list import pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -50,7 +51,11 @@ class RecordColumns(Protocol):
     append_time_us: int
     checked: bool
 
+    def has(self, id_: int) -> bool: ...
+
     def column(self, id_: int) -> Buffer | None: ...
+
+    def headers(self) -> list[dict[str, bytes]] | None: ...
 
     def first_at(self, offset: int) -> int: ...
 
@@ -161,6 +166,8 @@ def _headers(batch: RecordColumns, arrow: Kit, _: object) -> pa.Array:
     column = batch.column(ColumnId.HEADERS)
     if column is None:
         return _null_headers(batch.record_count)
+    if batch.has(ColumnId.HEADER_LIST):
+        return listed([pairs_of(one) for one in batch.headers() or []], arrow.headers)
     return unpacked(binary_array(column, batch.record_count, checked=batch.checked), arrow.headers)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import columns
-from .arrow_headers import header_column
+from .arrow_headers import header_columns
 from .arrow_numbers import present_in, value_offsets
 from .batch import Codec, ColumnId, Kind, assemble
 from .encoding import not_before_column, priority_column
@@ -55,7 +55,7 @@ def encode_arrow(
     if keys is not None and keys.null_count < _same_length("keys", keys, count):
         found += _with_validity(as_binary(keys, "key"), ColumnId.KEY, ColumnId.KEY_VALIDITY, codec)
     if headers is not None and _same_length("headers", headers, count):
-        found += header_column(headers, codec)
+        found += header_columns(headers, codec)
     if event_times is not None and _same_length("event times", event_times, count):
         found.append((ColumnId.EVENT_TIME, Codec.NONE, np.asarray(event_times, "<i8").tobytes()))
     if priorities is not None:

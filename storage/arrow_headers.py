@@ -1,9 +1,8 @@
 """Headers in Arrow: a list of structs `key` and `value` per record, null where it has none.
 
-Idea: a batch stores the headers of a record as one msgpack map (FORMAT.md). Records mostly repeat the headers of
-others, so Arrow finds the distinct maps, and each is unpacked once.
-Contract: `header_column` reproduces the bytes that `unpacked` was given. Of two headers with one name in a record the
-later one wins; a null value becomes an empty one. Pure, except that pyarrow is imported when needed.
+Idea: a batch stores the headers of a record as one msgpack map (FORMAT.md), and beside it as a list where they do not
+fit one. Records mostly repeat the headers of others, so Arrow finds the distinct maps, and each is unpacked once.
+Contract: `header_columns` reproduces the bytes that were unpacked. Pure, except that pyarrow is imported when needed.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ import numpy as np
 
 from . import columns
 from .arrow_numbers import present_in, value_offsets
-from .encoding import HEADER_DECODER, pack_headers
+from .encoding import HEADER_DECODER, pack_headers, pack_list
 from .errors import InvalidBatch
 from .header import ColumnId
+from .header_list import HeaderList, HeaderPair, of_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,28 +48,34 @@ def unpacked(packed: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _lists(packed: list[bytes], kind: Any) -> pa.Array:
-    """One list for each map, made of buffers: `pa.array` would import pandas."""
-    import pyarrow as pa
-
+    """One list for each map. Raises InvalidBatch."""
     try:
-        maps = [HEADER_DECODER.decode(one) if one else {} for one in packed]
+        return listed([tuple(HEADER_DECODER.decode(one).items()) if one else () for one in packed], kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidBatch(f"headers of a record are not a map of text to bytes ({error})") from None
-    bounds = np.cumsum([0, *map(len, maps)], dtype="<i4")
-    names = _binary([name.encode() for one in maps for name in one], pa.string())
-    values = _binary([value for one in maps for value in one.values()], pa.binary())
-    array, count = pa.Array.from_buffers, bounds.item(-1)
-    entries = array(kind.value_type, count, [None], children=[names, values])
-    present = columns.encode_validity([bool(one) for one in maps])
-    return array(kind, len(maps), [pa.py_buffer(present), pa.py_buffer(bounds)], children=[entries])
 
 
-def _binary(values: list[bytes], kind: pa.DataType) -> pa.Array:
+def listed(rows: Sequence[Sequence[HeaderPair]], kind: Any) -> pa.Array:
+    """The headers of each record, made of buffers: `pa.array` would import pandas."""
     import pyarrow as pa
 
-    laid_out = columns.pieces(values)
+    bounds = np.cumsum([0, *map(len, rows)], dtype="<i4")
+    names = _binary([name.encode() for one in rows for name, _ in one], pa.string())
+    values = _binary([value for one in rows for _, value in one], pa.binary())
+    array, count = pa.Array.from_buffers, bounds.item(-1)
+    entries = array(kind.value_type, count, [None], children=[names, values])
+    present = columns.encode_validity([bool(one) for one in rows])
+    return array(kind, len(rows), [pa.py_buffer(present), pa.py_buffer(bounds)], children=[entries])
+
+
+def _binary(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Values, of which some may be None."""
+    import pyarrow as pa
+
+    present = pa.py_buffer(columns.encode_validity([one is not None for one in values])) if None in values else None
+    laid_out = columns.pieces(values if present is None else [one or b"" for one in values])
     block = pa.py_buffer(columns.join(laid_out.parts, laid_out.size))
-    return pa.Array.from_buffers(kind, len(values), [None, block, block.slice(columns.data_start(len(values)))])
+    return pa.Array.from_buffers(kind, len(values), [present, block, block.slice(columns.data_start(len(values)))])
 
 
 # -- to batches -------------------------------------------------------------------------------------------
@@ -91,7 +97,7 @@ def as_headers(array: Any) -> pa.ListArray:
         raise InvalidBatch(f"column 'headers' of type {array.type} cannot become {wanted}: {error}") from None
 
 
-def header_column(headers: pa.ListArray, codec: int) -> list[tuple[int, int, Raw]]:
+def header_columns(headers: pa.ListArray, codec: int) -> list[tuple[int, int, Raw]]:
     """Packed headers; nothing when no record has any. Raises InvalidBatch on a header without a name."""
     bounds = value_offsets(headers)
     counts = np.diff(bounds)
@@ -106,16 +112,17 @@ def header_column(headers: pa.ListArray, codec: int) -> list[tuple[int, int, Raw
     if entries.null_count or names.null_count:
         raise InvalidBatch("a header without a name; each needs one")
     starts = bounds[having] - first
-    values = [one or b"" for one in contents.to_pylist()]
-    packed = _packed(names.to_pylist(), values, starts, starts + counts[having])
-    lengths = np.zeros(len(headers), np.int64)
+    pairs = list(zip(names.to_pylist(), contents.to_pylist(), strict=True))
+    ends = starts + counts[having]
+    rows = [of_pairs(pairs[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    found = [_column(ColumnId.HEADERS, codec, len(headers), having, list(map(pack_headers, rows)))]
+    if HeaderList in set(map(type, rows)):
+        found.append(_column(ColumnId.HEADER_LIST, codec, len(headers), having, list(map(pack_list, rows))))
+    return found
+
+
+def _column(id_: int, codec: int, count: int, having: np.ndarray, packed: list[Any]) -> tuple[int, int, Raw]:
+    """A column of which only some records have anything."""
+    lengths = np.zeros(count, np.int64)
     lengths[having] = list(map(len, packed))
-    return [(ColumnId.HEADERS, codec, columns.joined(lengths, packed))]
-
-
-def _packed(names: Sequence[str], contents: Sequence[bytes], starts: np.ndarray, ends: np.ndarray) -> list[Any]:
-    """The headers of each record that has any."""
-    return [
-        pack_headers(dict(zip(names[start:end], contents[start:end], strict=True)))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
+    return id_, codec, columns.joined(lengths, packed)

@@ -21,7 +21,7 @@ from xxhash import xxh3_64_intdigest
 from . import arrow, columns
 from .arrow import Origin
 from .codecs import Codec, inflate
-from .encoding import HEADER_DECODER, assemble, encode, encode_raft, encode_state, lay_out
+from .encoding import HEADER_DECODER, LIST_DECODER, assemble, encode, encode_raft, encode_state, lay_out
 from .errors import BadChecksum, InvalidBatch, NewerFormat
 from .header import (
     ALIGNMENT,
@@ -46,6 +46,7 @@ from .header import (
     of_kind,
     stamp,
 )  # fmt: skip
+from .header_list import HeaderList
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -137,6 +138,10 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         if column.position < self.header_bytes or end > self.batch_bytes:
             raise InvalidBatch(f"column {column.id} at {column.position} to {end} lies outside its batch")
         return self.buffer[column.position : end]
+
+    def has(self, id_: int) -> bool:
+        """Whether it has a column."""
+        return any(column.id == id_ for column in self.directory())
 
     def column(self, id_: int) -> Buffer | None:
         """The raw (inflated) bytes of a column, None when the batch has none."""
@@ -249,25 +254,37 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     def headers(self) -> list[dict[str, bytes]] | None:
         """The records' headers, None when no record has any. Raises InvalidBatch."""
-        packed = self._packed_headers()
+        packed = self._packed(ColumnId.HEADERS)
         try:
-            return None if packed is None else [HEADER_DECODER.decode(one) if one else {} for one in packed]
+            found = None if packed is None else [HEADER_DECODER.decode(one) if one else {} for one in packed]
+            return found if found is None or not self.has(ColumnId.HEADER_LIST) else self._with_lists(found)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidBatch(f"headers of batch {self.seq} are not a map of text to bytes ({error})") from None
+
+    def _with_lists(self, maps: list[dict[str, bytes]]) -> list[dict[str, bytes]]:
+        """The headers of each record, of which some do not fit a map."""
+        lists = self._packed(ColumnId.HEADER_LIST) or []
+        return [
+            HeaderList(LIST_DECODER.decode(packed)) if packed else found
+            for found, packed in zip(maps, lists, strict=True)
+        ]
 
     def headers_of_each(self) -> list[dict[str, bytes] | InvalidBatch]:
         """The records' headers, and in place of those that are none what is wrong with them. Raises InvalidBatch."""
         found: list[dict[str, bytes] | InvalidBatch] = []
-        for number, packed in enumerate(self._packed_headers() or [b""] * self.record_count):
+        nothing = [b""] * self.record_count
+        maps, lists = (self._packed(id_) or nothing for id_ in (ColumnId.HEADERS, ColumnId.HEADER_LIST))
+        for number, (packed, listed) in enumerate(zip(maps, lists, strict=True)):
             try:
-                found.append(HEADER_DECODER.decode(packed) if packed else {})
+                headers = HEADER_DECODER.decode(packed) if packed else {}
+                found.append(HeaderList(LIST_DECODER.decode(listed)) if listed else headers)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 of = f"headers of record {number} of batch {self.seq}"
                 found.append(InvalidBatch(f"{of} are not a map of text to bytes ({error})"))
         return found
 
-    def _packed_headers(self) -> list[bytes] | None:
-        column = self.column(ColumnId.HEADERS)
+    def _packed(self, id_: int) -> list[bytes] | None:
+        column = self.column(id_)
         return None if column is None else columns.decode_variable(column, self.record_count)
 
     def event_times(self) -> np.ndarray | None:
@@ -313,7 +330,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         """The records as an Arrow batch of the named columns, without a copy where the bytes allow it.
 
         value: binary, key: binary (null without one; so is the value), offset: int64, timestamp: timestamp[us, UTC],
-        headers: list<struct<key: string, value: binary>> (null without any); batches of a range have
+        headers: list<struct<key: string, value: binary>> (null without any, in their order); batches of a range have
         topic: dictionary<int32, string> and partition: int32 as well. None: those the range was asked
         for, else the first five. Needs pyarrow. The buffers keep `buffer` alive. Raises ValueError for
         columns that are not there, or that the range left out.

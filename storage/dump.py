@@ -23,6 +23,7 @@ from . import log_ids
 from .batch import Codec, ColumnId, Kind
 from .errors import InvalidBatch, MissingCodec
 from .files import Files
+from .header_list import HeaderList
 from .layout import SegmentName
 from .record import records
 from .recovery import end_offset_of
@@ -128,6 +129,8 @@ def _records(found: Good, type_: str, start: int) -> Iterator[dict[str, Any]]:
             line["headers"] = {}
             for name, value in record.headers.items():
                 _put(line["headers"], name, value)
+        if isinstance(record.headers, HeaderList):
+            line["header_list"] = [_put({"name": name}, "value", value) for name, value in record.headers.pairs]
         yield line
 
 
@@ -147,14 +150,13 @@ def _staged(found: Good) -> Iterator[dict[str, Any]]:
         yield line
 
 
-def _put(line: dict[str, Any], name: str, value: bytes | None) -> None:
-    if value is None:
-        line[name] = None
-        return
+def _put(line: dict[str, Any], name: str, value: bytes | None) -> dict[str, Any]:
+    """The line, with bytes as text or in base64."""
     try:
-        line[name] = value.decode()
+        line[name] = None if value is None else value.decode()
     except UnicodeDecodeError:
-        line[f"{name}_base64"] = b64encode(value).decode()
+        line[f"{name}_base64"] = b64encode(value or b"").decode()
+    return line
 
 
 def _name(names: type[Kind] | type[ColumnId] | type[Codec], value: int) -> str | int:

@@ -29,6 +29,7 @@ from .header import (
     Kind,
     aligned,
 )  # fmt: skip
+from .header_list import HeaderList
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -46,7 +47,7 @@ def encode(
     values: Sequence[bytes | None],
     *,
     keys: Sequence[bytes | None] | None = None,
-    headers: Sequence[dict[str, bytes] | None] | None = None,
+    headers: Sequence[Mapping[str, bytes] | None] | None = None,
     event_times: Sequence[int] | None = None,
     priorities: Sequence[int] | None = None,
     not_before: Sequence[int] | None = None,
@@ -76,8 +77,7 @@ def encode(
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)
     if headers is not None:
-        packed = list(map(pack_headers, _same_length("headers", headers, values)))
-        found.append((ColumnId.HEADERS, codec, columns.pieces(packed)))
+        found += _header_columns(_same_length("headers", headers, values), codec)
     if event_times is not None:
         times = np.asarray(_same_length("event_times", event_times, values), "<i8")
         found.append((ColumnId.EVENT_TIME, Codec.NONE, times.tobytes()))
@@ -208,10 +208,22 @@ def not_before_column(times: Sequence[int] | np.ndarray) -> list[tuple[int, int,
     return [(ColumnId.NOT_BEFORE, Codec.NONE, np.asarray(times, "<i8").tobytes())] if any(times) else []
 
 
+def _header_columns(headers: Sequence[Mapping[str, bytes] | None], codec: int) -> list[tuple[int, int, Raw]]:
+    """Maps, and the lists of records whose headers do not fit one."""
+    found: list[tuple[int, int, Raw]] = [(ColumnId.HEADERS, codec, columns.pieces(list(map(pack_headers, headers))))]
+    if HeaderList in set(map(type, headers)):
+        found.append((ColumnId.HEADER_LIST, codec, columns.pieces(list(map(pack_list, headers)))))
+    return found
+
+
 _header_encoder = msgspec.msgpack.Encoder()
 
 HEADER_DECODER = msgspec.msgpack.Decoder(dict[str, bytes])
 """Of the headers of one record."""
+
+
+LIST_DECODER = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]])
+"""Of the headers of one record that do not fit a map."""
 
 
 def pack_headers(headers: Mapping[str, bytes] | None) -> bytes:
@@ -222,3 +234,8 @@ def pack_headers(headers: Mapping[str, bytes] | None) -> bytes:
         if not isinstance(name, str) or not isinstance(value, bytes):
             raise InvalidBatch(f"header {name!r} must be a str with a bytes value, not {type(value).__name__}")
     return _header_encoder.encode(headers)
+
+
+def pack_list(headers: Mapping[str, bytes] | None) -> bytes:
+    """The pairs of headers that do not fit a map, as a column has them: an array of msgpack; nothing for others."""
+    return _header_encoder.encode(headers.pairs) if isinstance(headers, HeaderList) else b""

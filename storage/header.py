@@ -117,10 +117,11 @@ class ColumnId(IntEnum):
     VALUE_VALIDITY = 12
     OFFSET = 13
     APPEND_TIME = 14
+    HEADER_LIST = 15
 
 
-VARIABLE = frozenset({ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS, ColumnId.DEDUP})
-COMPRESSIBLE = frozenset({ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS})
+COMPRESSIBLE = frozenset({ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS, ColumnId.HEADER_LIST})
+VARIABLE = COMPRESSIBLE | {ColumnId.DEDUP}
 ITEM_BYTES = {
     ColumnId.KEY_HASH: 8,
     ColumnId.EVENT_TIME: 8,

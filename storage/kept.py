@@ -118,7 +118,7 @@ def _beside(taken: Taken, ids: set[int]) -> Found:
     """Every column of `ids` but values, offsets and effects."""
     found: Found = [
         (id_, Codec.NONE, _variable(taken, id_))
-        for id_ in (ColumnId.KEY, ColumnId.HEADERS, ColumnId.DEDUP)
+        for id_ in (ColumnId.KEY, ColumnId.HEADERS, ColumnId.HEADER_LIST, ColumnId.DEDUP)
         if id_ in ids
     ]
     if ColumnId.EVENT_TIME in ids:

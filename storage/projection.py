@@ -37,12 +37,16 @@ _SIZES_POSITION = HEADER.fields["header_bytes"][1]
 _COUNT = struct.Struct("<I")
 _COUNT_POSITION = HEADER.fields["column_count"][1]
 
-_VALIDITY = {ColumnId.VALUE: ColumnId.VALUE_VALIDITY, ColumnId.KEY: ColumnId.KEY_VALIDITY}
+_BESIDE = {
+    ColumnId.VALUE: ColumnId.VALUE_VALIDITY,
+    ColumnId.KEY: ColumnId.KEY_VALIDITY,
+    ColumnId.HEADERS: ColumnId.HEADER_LIST,
+}
 
 
 def with_validity(ids: Collection[int]) -> frozenset[int]:
-    """Add the columns that say which values of the given columns are none."""
-    return frozenset(ids) | {validity for of, validity in _VALIDITY.items() if of in ids}
+    """Add the columns that say what the given columns cannot: which values are none, and headers that fit no map."""
+    return frozenset(ids) | {beside for of, beside in _BESIDE.items() if of in ids}
 
 
 def project(found: Iterable[Batch], ids: Collection[int]) -> bytes:

@@ -8,28 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
-from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
 
 from .batch import Batch, Kind, Value
+from .header_list import FixedHeaders, HeaderPair, pairs_of
 
 
-def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise TypeError("records without headers share this mapping: make a dict of it to add some")
-
-
-class _NoHeaders(dict[str, bytes]):
+class _NoHeaders(FixedHeaders):
     """An empty dict that all records without headers share, so it stays empty. A copy of it, in another process too, is
     that one again."""
 
     __slots__ = ()
-
-    __setitem__: Any = _refuse
-    setdefault: Any = _refuse
-    update: Any = _refuse
-    __ior__: Any = _refuse
 
     def __reduce__(self) -> str:
         return "NO_HEADERS"
@@ -52,6 +43,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     timestamp: int
     partition: int = 0
     topic: str = ""
+
+    @property
+    def header_list(self) -> list[HeaderPair]:
+        """The headers as (name, value) in their order, also those of one name, and nulls (None). `headers` has the last
+        value of each name, and none whose last value is null."""
+        return list(pairs_of(self.headers))
 
     @property
     def time(self) -> datetime:

@@ -52,8 +52,8 @@ ORDER = {
     "penstock.storage": [
         *("errors", "linux", "forks", "units", "arguments", "ticker", "files", "memory_files", "rehearsal"),
         # the bytes of a batch
-        *("header", "codecs", "columns", "few", "encoding", "arrow_numbers", "arrow_headers", "arrow", "batch"),
-        *("arrow_encoding", "kept", "projection", "record", "buffer"),
+        *("header", "header_list", "codecs", "columns", "few", "encoding", "arrow_numbers", "arrow_headers", "arrow"),
+        *("batch", "arrow_encoding", "kept", "projection", "record", "buffer"),
         # the files of a log
         *("layout", "segment", "index", "recovery", "accepted", "poison", "promises", "snapshots", "runs", "finals"),
         # shared memory, and a data directory

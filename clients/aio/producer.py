@@ -5,11 +5,12 @@ Contract: as there, awaited; everything happens on the loop that connected.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Self
 
+from ...storage.header_list import GivenHeaders
 from ...transport.messages import Stage
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration, Size, seconds, size_bytes
@@ -50,7 +51,7 @@ class AsyncProducer(AsyncSending):
         value: bytes | None,
         *,
         key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
+        headers: GivenHeaders | None = None,
         timestamp: int | datetime | None = None,
         partition: int | None = None,
         delay: Duration | None = None,
@@ -64,7 +65,7 @@ class AsyncProducer(AsyncSending):
         Args:
             value: the record's bytes; None for a null, which stands for "no value" (of its key, mostly).
             key: records of one key go to one partition, in order.
-            headers: names with values as bytes.
+            headers: names with values as bytes, or a list of (name, value) where a name repeats or a value is None.
             timestamp: event time, when it is not the time of appending: a datetime, or microseconds UTC.
             partition: where to, instead of by key.
             delay: queue groups lease it only after this time, counted by this machine's clock.
@@ -103,7 +104,7 @@ class AsyncProducer(AsyncSending):
 
                 value: binary or text
                 key: the same; null for none
-                headers: list<struct<key: string, value: binary>>; null for none, the later of two with one name
+                headers: list<struct<key: string, value: binary>>; null for none
                 timestamp: event times, as timestamps or as microseconds UTC
                 partition: where to, instead of by key; null goes by key
 

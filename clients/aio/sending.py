@@ -6,10 +6,11 @@ Contract: suspends only while the window is full, or to let the loop run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
 
 from ...storage.errors import Error
+from ...storage.header_list import GivenHeaders
 from ..arguments.quantities import Duration
 from ..producing.core import ProducerCore
 from ..producing.pending import Posted, not_callable
@@ -36,7 +37,7 @@ class AsyncSending(TransactionSwitch):
         value: bytes | None,
         *,
         key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
+        headers: GivenHeaders | None = None,
         timestamp: int | datetime | None = None,
         partition: int | None = None,
         delay: Duration | None = None,
@@ -66,7 +67,7 @@ class AsyncSending(TransactionSwitch):
         *,
         on_done: Callable[[Posted | Error], object],
         key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
+        headers: GivenHeaders | None = None,
         timestamp: int | datetime | None = None,
         partition: int | None = None,
         delay: Duration | None = None,

@@ -18,13 +18,22 @@ from ...broker.errors import UnknownPartition
 from ...storage.arrow_encoding import as_binary, encode_arrow
 from ...storage.arrow_headers import as_headers
 from ...storage.arrow_numbers import array_of, filled, numbers_of, present_in, value_offsets
-from ...storage.encoding import pack_headers
 from ...storage.errors import InvalidBatch
+from ...storage.header_list import of_pairs
 from ...transport.partitioner import grouped
 from ...transport.producer_session import TARGET_BYTES
 from ..arguments.quantities import event_time
 from ..errors import InvalidArgument
-from .pieces import HEADERS_BYTES_MAX, OVERHEAD_BYTES, Piece, Shape, check_headers, check_key, check_record
+from .pieces import (
+    HEADERS_BYTES_MAX,
+    OVERHEAD_BYTES,
+    Piece,
+    Shape,
+    check_headers,
+    check_key,
+    check_record,
+    packed_bytes,
+)
 from .queued import uniform_columns
 
 if TYPE_CHECKING:
@@ -149,7 +158,7 @@ def _check_headers(headers: Any, shape: Shape) -> None:
     most = min(shape.max_record_bytes, HEADERS_BYTES_MAX)
     for row in np.flatnonzero(2 * np.diff(sum(_header_ends(headers))) > most).tolist():
         entries = headers[row].as_py() or ()
-        check_headers(len(pack_headers({entry["key"]: entry["value"] or b"" for entry in entries})), shape)
+        check_headers(packed_bytes(of_pairs([(entry["key"], entry["value"]) for entry in entries])), shape)
 
 
 def _header_ends(headers: Any) -> list[np.ndarray]:

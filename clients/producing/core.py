@@ -19,6 +19,7 @@ from ...broker.errors import UnknownPartition, UnsupportedVersion
 from ...storage import forks
 from ...storage.batch import Codec, Kind
 from ...storage.errors import Closed, InvalidBatch
+from ...storage.header_list import GivenHeaders, HeaderList, checked_headers
 from ...transport.messages import Failure, ProducerOpened, Topic
 from ...transport.partitioner import PARTITIONERS, Partitioner, Sticky
 from ...transport.producer_session import TARGET_BYTES, ProducerSession
@@ -107,7 +108,7 @@ class ProducerCore:
         self,
         value: bytes | None,
         key: bytes | None,
-        headers: Mapping[str, bytes] | None,
+        headers: GivenHeaders | None,
         timestamp: int | datetime | None,
         partition: int | None,
         queued: Queued | None = None,
@@ -116,12 +117,13 @@ class ProducerCore:
         """Take one record and return its future, or have `done` called with its outcome. It is sent at once if nothing
         is in flight, else with others."""
         plain = key is None and headers is None and timestamp is None and queued is None
-        event_us = None
+        event_us = own = None
         beside = OVERHEAD_BYTES
         if plain and partition is None:
             sender = self._current
         else:
-            beside += extras_bytes(key, headers, self.shape) + (0 if queued is None else len(queued.dedup))
+            own = None if headers is None else checked_headers(headers)
+            beside += extras_bytes(key, own, self.shape) + (0 if queued is None else len(queued.dedup))
             event_us = None if timestamp is None else event_time(timestamp)
             dedup = None if queued is None else queued.dedup or None
             sender = self._sender_of(dedup if key is None else key, partition)
@@ -135,7 +137,7 @@ class ProducerCore:
             check_record(size, self.shape)
         if not plain or gather.has_columns:
             try:
-                self._append_extras(gather, index, key, headers, event_us, queued)
+                self._append_extras(gather, index, key, own, event_us, queued)
             except BaseException:  # Ctrl-C in the middle: the columns of the records before it stay as long as these
                 for column in (gather.keys, gather.headers, gather.times, gather.queued):
                     if column is not None:
@@ -157,7 +159,7 @@ class ProducerCore:
         self,
         value: bytes | None,
         key: bytes | None,
-        headers: Mapping[str, bytes] | None,
+        headers: GivenHeaders | None,
         timestamp: int | datetime | None,
         partition: int | None,
         queued: Queued | None,
@@ -202,7 +204,9 @@ class ProducerCore:
         if gather.keys is not None:
             gather.keys.append(key)
         if gather.headers is not None:
-            gather.headers.append(None if headers is None else dict(headers))
+            if headers is not None and type(headers) is not HeaderList:
+                headers = dict(headers)
+            gather.headers.append(headers)
         if gather.times is not None:
             gather.times.append(self._now_us() if timestamp is None else timestamp)
         if gather.queued is not None:

@@ -66,7 +66,7 @@ class Pending:
         self.partition = partition
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] | None = None
-        self.headers: list[dict[str, bytes] | None] | None = None
+        self.headers: list[Mapping[str, bytes] | None] | None = None
         self.times: list[int] | None = None
         self.queued: list[Queued] | None = None
         self.size = 0

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...storage.batch import Kind
-from ...storage.encoding import pack_headers
+from ...storage.encoding import pack_headers, pack_list
 from ...storage.errors import InvalidBatch, RecordTooLarge
+from ...storage.header_list import HeaderList
 from ...transport.partitioner import PARTITIONERS, Partitioner
 from ..arguments.checking import text
 from .queued import PLAIN, Queued
@@ -78,7 +79,7 @@ def check_headers(size: int, shape: Shape) -> None:
         )
 
 
-def extras_bytes(key: Any, headers: Any, shape: Shape) -> int:
+def extras_bytes(key: Any, headers: Mapping[str, bytes] | None, shape: Shape) -> int:
     """Approximate size of a key and headers in a batch.
 
     Raises InvalidBatch, RecordTooLarge for what would spoil the records it is gathered with.
@@ -95,17 +96,24 @@ def extras_bytes(key: Any, headers: Any, shape: Shape) -> int:
     return size
 
 
-def _headers_bytes(headers: Any, shape: Shape) -> int:
-    if not isinstance(headers, Mapping):
-        raise InvalidBatch(f"headers must be names with values as bytes, not {type(headers).__name__}")
+def _headers_bytes(headers: Mapping[str, bytes], shape: Shape) -> int:
     size = 0
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, bytes):
             raise InvalidBatch(f"header {name!r} must be a str with a bytes value, not {type(value).__name__}")
         text("a header", name)
         size += len(name) + len(value) + OVERHEAD_BYTES
+    if isinstance(headers, HeaderList):
+        for name, value in headers.pairs:
+            text("a header", name)
+            size += len(name) + len(value or b"") + OVERHEAD_BYTES
     most = UTF8_BYTES_MAX * size
     if most > shape.max_record_bytes or most > HEADERS_BYTES_MAX:
-        size = len(pack_headers(headers))
+        size = packed_bytes(headers)
         check_headers(size, shape)
     return size
+
+
+def packed_bytes(headers: Mapping[str, bytes]) -> int:
+    """What headers take in a batch."""
+    return len(pack_headers(headers)) + len(pack_list(headers))

@@ -6,10 +6,11 @@ transaction meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 
 from ...storage.errors import Error
+from ...storage.header_list import GivenHeaders
 from ..arguments.quantities import Duration
 from ..connection.driver import Driver
 from .core import ProducerCore
@@ -31,7 +32,7 @@ class Sending(TransactionSwitch):
         value: bytes | None,
         *,
         key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
+        headers: GivenHeaders | None = None,
         timestamp: int | datetime | None = None,
         partition: int | None = None,
         delay: Duration | None = None,
@@ -74,7 +75,7 @@ class Sending(TransactionSwitch):
         *,
         on_done: Callable[[Posted | Error], object],
         key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
+        headers: GivenHeaders | None = None,
         timestamp: int | datetime | None = None,
         partition: int | None = None,
         delay: Duration | None = None,

@@ -12,6 +12,7 @@ from msgspec import structs
 from ...broker.errors import UnknownGroup, UnknownSchedule
 from ...storage.encoding import PRIORITY_MAX
 from ...storage.errors import Error
+from ...storage.header_list import as_map
 from ...transport.messages import Answer, Done, Topic
 from ...transport.queue_messages import (
     FOREVER_US,
@@ -418,7 +419,7 @@ class QueueVerbs:
             raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MAX}; higher goes first")
         # The same bytes whatever becomes of buffers: a broker in this process keeps what it is given.
         own, own_key = bytes(value), None if key is None else bytes(key)
-        own_headers = {name: bytes(header) for name, header in (headers or {}).items()}
+        own_headers = as_map(headers or {})
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         answer = yield from self.connection.ask(

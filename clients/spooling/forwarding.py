@@ -109,7 +109,7 @@ class Forwarder:
                 producer.send_nowait(
                     None if envelope.null else record.value,
                     key=record.key,
-                    headers=envelope.headers,
+                    headers=envelope.headers if envelope.header_list is None else envelope.header_list,
                     timestamp=record.timestamp if envelope.timestamp is None else envelope.timestamp,
                     partition=envelope.partition,
                 )

@@ -24,6 +24,7 @@ import msgspec
 from ...storage import forks
 from ...storage.errors import Closed, Error, InvalidBatch
 from ...storage.files import Files
+from ...storage.header_list import GivenHeaders, HeaderList, checked_headers
 from ...storage.lock import take
 from ...storage.rolling_logs import OFFSET_BITS, RollingLogs
 from ...transport.url import parse
@@ -132,7 +133,7 @@ class Spool:
         value: bytes | None,
         *,
         key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
+        headers: GivenHeaders | None = None,
         timestamp: int | datetime | None = None,
         partition: int | None = None,
     ) -> None:
@@ -145,7 +146,8 @@ class Spool:
 
         Raises: SpoolFull, StorageFull, RecordTooLarge, InvalidBatch.
         """
-        self._accept(topic, [value], [key], headers, timestamp, partition)
+        given = None if headers is None else checked_headers(headers)
+        self._accept(topic, [value], [key], given, timestamp, partition)
 
     def send_many(
         self,
@@ -188,6 +190,8 @@ class Spool:
         beside = extras_bytes(None, headers, shape) + sum(extras_bytes(key, None, shape) for key in keys or ())
         event_us = None if timestamp is None else event_time(timestamp)
         envelope = spooled.Envelope(topic, partition, event_us, dict(headers) if headers else None)
+        if isinstance(headers, HeaderList):
+            envelope.header_list = list(headers.pairs)
         given = {False: {spooled.ENVELOPE: spooled.packed(envelope)}}
         if None in values:
             envelope.null = True

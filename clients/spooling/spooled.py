@@ -16,6 +16,7 @@ import msgspec
 
 from ...storage.errors import Corrupt
 from ...storage.files import Files
+from ...storage.header_list import HeaderPair
 from ...storage.record import Record
 
 PROGRESS = "forwarded.json"
@@ -32,6 +33,7 @@ class Envelope(msgspec.Struct, array_like=True):
     timestamp: int | None
     headers: dict[str, bytes] | None
     null: bool = False  # in place of the value, which is empty then
+    header_list: list[HeaderPair] | None = None  # of headers that do not fit a map
 
 
 class SpoolProgress(msgspec.Struct):

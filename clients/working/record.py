@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from ...storage.batch import Value
+from ...storage.header_list import HeaderPair, pairs_of
 from ..queues.task_ids import task_id
 from .leases import Held
 
@@ -43,6 +44,11 @@ class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):
     def id(self) -> str:
         """The task's public name: `client.task(id, group=...)`."""
         return task_id(self.topic, self._lease.partition, self.offset)
+
+    @property
+    def header_list(self) -> list[HeaderPair]:
+        """The headers as pairs, as those of a `Record`."""
+        return list(pairs_of(self.headers))
 
     @property
     def time(self) -> datetime:

@@ -16,12 +16,29 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ...clients.errors import InvalidArgument
+from ...storage.header_list import HeaderList, HeaderPair, of_pairs
 from ...storage.record import Record
 
 Partition = Annotated[int, Meta(ge=0, le=(1 << 31) - 1, description="Number of a partition, from 0 on.")]
 Offset = Annotated[int, Meta(ge=0, le=(1 << 62), description="Place of a message in its partition, from 0 on.")]
 Offsets = Annotated[dict[Partition, Offset], Meta(min_length=1, description="Offsets by partition.")]
 Time = Annotated[int, Meta(ge=-(1 << 62), le=(1 << 62), description="Microseconds since 1970, UTC.")]
+
+
+class HeaderEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A header in a list of them: value, which may be null, or value_base64."""
+
+    name: str
+    value: str | UnsetType | None = UNSET
+    value_base64: bytes | UnsetType = UNSET
+
+    def pair(self) -> HeaderPair:
+        """Raises InvalidArgument."""
+        if isinstance(self.value_base64, bytes) and self.value is UNSET:
+            return self.name, self.value_base64
+        if self.value is UNSET or self.value_base64 is not UNSET:
+            raise InvalidArgument(f"header {self.name!r} has one of value and value_base64")
+        return self.name, self.value.encode() if isinstance(self.value, str) else None
 
 
 class NewMessage(Struct, forbid_unknown_fields=True):
@@ -37,6 +54,7 @@ class NewMessage(Struct, forbid_unknown_fields=True):
     key_base64: bytes | None = None
     headers: dict[str, str] | None = None
     headers_base64: dict[str, bytes] | None = None
+    header_list: list[HeaderEntry] | None = None
     timestamp: Time | None = None
     partition: Partition | None = None
 
@@ -61,6 +79,10 @@ class NewMessage(Struct, forbid_unknown_fields=True):
 
     def bytes_of_headers(self) -> dict[str, bytes] | None:
         """Raises InvalidArgument."""
+        if self.header_list is not None:
+            if self.headers is not None or self.headers_base64 is not None:
+                raise InvalidArgument("a message has one of headers and header_list")
+            return of_pairs([entry.pair() for entry in self.header_list]) or None
         if self.headers is None and self.headers_base64 is None:
             return None
         found = {name: text.encode() for name, text in (self.headers or {}).items()}
@@ -98,6 +120,9 @@ class StoredMessage(Struct, frozen=True, omit_defaults=True):
     key_base64: bytes | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
     headers_base64: dict[str, bytes] | UnsetType = UNSET
+    header_list: Annotated[
+        list[HeaderEntry] | UnsetType, Meta(description="All headers in order, where names repeat or values are null.")
+    ] = UNSET
 
 
 class StoredMessages(Struct, frozen=True):
@@ -132,6 +157,14 @@ def _put_headers(fields: dict[str, Any], headers: Mapping[str, bytes]) -> None:
             fields.setdefault("headers", {})[name] = content.decode()
         except UnicodeDecodeError:
             fields.setdefault("headers_base64", {})[name] = content
+    if isinstance(headers, HeaderList):
+        fields["header_list"] = [_entry(name, content) for name, content in headers.pairs]
+
+
+def _entry(name: str, content: bytes | None) -> HeaderEntry:
+    fields: dict[str, Any] = {}
+    put(fields, "value", content)
+    return HeaderEntry(name, **fields)
 
 
 # -- topics and consumers ---------------------------------------------------------------------------------

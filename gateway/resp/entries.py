@@ -16,6 +16,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from ...storage.batch import Batch, Value
+from ...storage.header_list import pairs_of
 from ...storage.record import NO_HEADERS
 from .refusals import CommandRefused
 
@@ -165,7 +166,7 @@ def _entry(id_: bytes, value: bytes | None, key: bytes | None, headers: Mapping[
         fields.append(b"$5\r\nvalue\r\n$%d\r\n%b\r\n" % (len(value), value))
     if key is not None:
         fields.append(b"$3\r\nkey\r\n$%d\r\n%b\r\n" % (len(key), key))
-    for name, content in headers.items():
-        text = name.encode()
+    for name, found in pairs_of(headers):
+        text, content = name.encode(), found or b""  # a null has an empty field
         fields.append(b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(text), text, len(content), content))
     return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(id_), id_, 2 * len(fields), b"".join(fields))

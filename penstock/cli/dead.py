@@ -61,7 +61,7 @@ def show(id_: str, group: str, session: Invocation) -> None:
         session.output.json(_as_json(task))
         return
     record = task.record
-    headers = [(f"header {name}", shown(value)) for name, value in record.headers.items()]
+    headers = [(f"header {name}", shown(value)) for name, value in record.header_list]
     key = None if record.key is None else shown(record.key)
     session.output.fields(
         [("id", task.id), ("dead-lettered", utc_text(task.time)), ("reason", task.reason), ("attempts", task.attempt),

@@ -7,6 +7,9 @@
             for bytes too, as UTF-8
     raw     written as one record, whatever it holds; read back to back, nothing added
 
+Headers that do not fit a map, as a name repeats or a value is null, stand under "header_list" as well: a list of
+[name, text] in JSON, with null or {"base64": text} in place of the text, and of [name, bin] in msgpack.
+
 A null in place of a value is null in JSON and nil in msgpack; the others have nothing for it.
 
 Contract: what `json` and `msgpack` write, they read back equal: value, key, headers and timestamp (microseconds UTC).
@@ -24,6 +27,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from ..storage.errors import Error
+from ..storage.header_list import HeaderList, of_pairs
 from ..storage.record import Record
 
 Format = Literal["lines", "json", "msgpack", "raw"]
@@ -51,6 +55,12 @@ class Entry(Struct, frozen=True):
     timestamp: int | None = None
 
 
+class JsonBytes(Struct, forbid_unknown_fields=True):
+    """Bytes that are no text, in a JSON line."""
+
+    base64: str
+
+
 class JsonRecord(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """One JSON line."""
 
@@ -64,6 +74,7 @@ class JsonRecord(Struct, omit_defaults=True, forbid_unknown_fields=True):
     value_base64: str | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
     headers_base64: dict[str, str] | UnsetType = UNSET
+    header_list: list[tuple[str, str | JsonBytes | None]] | UnsetType = UNSET
 
 
 # -- out -------------------------------------------------------------------------------------------
@@ -102,6 +113,8 @@ def _msgpack_record(record: Record) -> dict[str, Any]:
     fields["value"] = record.value
     if record.headers:
         fields["headers"] = dict(record.headers)
+    if isinstance(record.headers, HeaderList):
+        fields["header_list"] = record.headers.pairs
     return fields
 
 
@@ -119,7 +132,16 @@ def _json_record(record: Record) -> JsonRecord:
             line.headers = {**(line.headers or {}), name: text}
         elif encoded is not UNSET:
             line.headers_base64 = {**(line.headers_base64 or {}), name: encoded}
+    if isinstance(record.headers, HeaderList):
+        line.header_list = [(name, _json_value(content)) for name, content in record.headers.pairs]
     return line
+
+
+def _json_value(content: bytes | None) -> str | JsonBytes | None:
+    if content is None:
+        return None
+    text, encoded = _text_or_base64(content)
+    return text if isinstance(text, str) else JsonBytes(str(encoded))
 
 
 def json_fields(record: Record) -> dict[str, Any]:
@@ -182,7 +204,7 @@ def _unpacked(chunks: Iterable[bytes], name: str) -> Iterator[list[Entry]]:
     """Records of concatenated maps. Raises InvalidInput with the record's number and the byte where it begins."""
     import msgpack
 
-    unpacker = msgpack.Unpacker(max_buffer_size=MSGPACK_MOST_BYTES, max_map_len=HEADERS_MAX, max_array_len=0)
+    unpacker = msgpack.Unpacker(max_buffer_size=MSGPACK_MOST_BYTES, max_map_len=HEADERS_MAX, max_array_len=HEADERS_MAX)
     number, fed, begin = 1, 0, 0
 
     def bad(reason: str) -> InvalidInput:
@@ -219,12 +241,17 @@ class MsgpackRecord(Struct, forbid_unknown_fields=True):
     timestamp: int | None = None
     key: Any = None
     headers: dict[str, Any] = {}
+    header_list: list[tuple[str, Any]] | None = None
 
 
 def _entry(content: Any) -> Entry:
     """The record of a map. Raises TypeError, msgspec.ValidationError."""
     found = msgspec.convert(content, MsgpackRecord)
     headers = {name: _content(name, value) for name, value in found.headers.items()}
+    if found.header_list is not None:
+        headers = of_pairs(
+            [(name, None if value is None else _content(name, value)) for name, value in found.header_list]
+        )
     key = None if found.key is None else _content("key", found.key)
     value = None if found.value is None else _content("value", found.value)
     return Entry(value, key, headers or None, found.timestamp)
@@ -274,6 +301,8 @@ def _parse(line: bytes, place: str) -> Entry:
         headers |= {
             name: _decoded(f"headers_base64.{name}", text) for name, text in (found.headers_base64 or {}).items()
         }
+        if isinstance(found.header_list, list):
+            headers = of_pairs([(name, _listed(name, value)) for name, value in found.header_list])
         timestamp = None if found.timestamp is UNSET else found.timestamp
         return Entry(value, _bytes("key", found.key, found.key_base64), headers or None, timestamp)
     except (ValueError, msgspec.DecodeError) as error:
@@ -286,6 +315,12 @@ def _bytes(name: str, text: str | UnsetType | None, encoded: str | UnsetType) ->
             raise ValueError(f'its "{name}" is given twice, as text and as base64')
         return _decoded(f"{name}_base64", encoded)
     return text.encode() if isinstance(text, str) else None
+
+
+def _listed(name: str, value: str | JsonBytes | None) -> bytes | None:
+    if isinstance(value, JsonBytes):
+        return _decoded(f"header_list.{name}", value.base64)
+    return None if value is None else value.encode()
 
 
 def _decoded(name: str, encoded: str) -> bytes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from ..storage import units
+from ..storage.header_list import HeaderList, of_pairs
 from .formats import FORMATS, Entry, Format, entries
 from .names import topic_argument
 from .options import HEADER, TYPED, Invocation, with_session
@@ -100,11 +101,19 @@ class _Sender:
             self._producer.send_nowait(
                 entry.value,
                 key=extra.key if entry.key is None else entry.key,
-                headers={**extra.headers, **(entry.headers or {})} or None,
+                headers=_headers(extra.headers, entry.headers or {}),
                 timestamp=entry.timestamp,
                 partition=extra.partition,
             )
         self._producer.flush()
+
+
+def _headers(extra: Mapping[str, bytes], given: Mapping[str, bytes]) -> Mapping[str, bytes] | None:
+    """Those of a record before those for all."""
+    if not isinstance(given, HeaderList):
+        return {**extra, **given} or None
+    names = {name for name, _ in given.pairs}
+    return of_pairs([*((name, value) for name, value in extra.items() if name not in names), *given.pairs])
 
 
 def _chunks(source: BinaryIO, advance: Any) -> Iterator[bytes]:

@@ -168,7 +168,7 @@ def test_what_is_not_a_record_is_refused_at_the_call(client, topic):
     ("extra", "says"),
     [
         ({"key": "text"}, "a key must be bytes, not str; text needs .encode()"),
-        ({"key": b"k", "headers": [1]}, "headers must be names with values as bytes, not list"),
+        ({"key": b"k", "headers": [1]}, "header 1 must be a pair of a name and a value"),
         ({"headers": {1: b"x"}}, "header 1 must be a str with a bytes value"),
         ({"timestamp": "now"}, "timestamp='now' is no time"),
         ({"timestamp": 1 << 63}, "counts no microseconds"),

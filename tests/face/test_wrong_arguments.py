@@ -46,6 +46,7 @@ WRONG = {
     "int | datetime | Literal['earliest', 'latest']": [*NO_MOMENT, -1, True, 1 << 64, "earlist"],
     "int | datetime": [*NO_MOMENT, 0, 1_600_000_000, 1_600_000_000_000, True],
     "Mapping[int, int]": [*NO_MAP, {0: -1}, {"0": 1}],
+    "GivenHeaders": ["x", 5, {5: 1}, [5], [("a", "text")], {"a": "text"}, {"\ud800": b""}],
     "Mapping[str, bytes]": [*NO_MAP, {"a": "text"}, {"\ud800": b""}],
     "Mapping[str, TopicEnds]": [*NO_MAP, {"t": 5}],
     "Iterable[str]": ["x", 5, [5], ["\ud800"], [["x"]]],

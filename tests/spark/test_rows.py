@@ -14,6 +14,7 @@ from penstock.spark.rows import LEAST_ROWS, MOST_BYTES, MOST_ROWS, Rows  # noqa:
 from penstock.spark.schema import TYPES  # noqa: E402
 from penstock.storage.batch import Batch, Stamp, encode, parse, stamp  # noqa: E402
 from penstock.storage.errors import InvalidBatch  # noqa: E402
+from penstock.storage.header_list import HeaderList  # noqa: E402
 
 HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 KINDS = {
@@ -28,7 +29,7 @@ KINDS = {
 }
 
 
-def batch(base: int, values: list[bytes], **columns: Any) -> Batch:
+def batch(base: int, values: list[Any], **columns: Any) -> Batch:
     """As the log has it: at an offset, appended `1000 + base` us after 1970."""
     encoded = encode(values, **columns)
     header = stamp(encoded, Stamp(1, base, 1, bytes(16), 1000 + base, 0))
@@ -177,3 +178,22 @@ def test_values_that_are_not_there_are_refused():
 
     with pytest.raises(InvalidBatch, match="holds no values"):
         made([parse(project([plain(0, 2, keys=[b"a", b"b"])], [ColumnId.KEY]))], names=["value"])
+
+
+def test_lists_of_headers_keep_their_order_and_their_nulls_beside_batches_without_any():
+    pairs = [("a", b"1"), ("b", None), ("a", b"2")]
+    entries = [{"key": name, "value": value} for name, value in pairs]
+    parts = [
+        plain(0, 3, headers=[{"m": b"x"}, HeaderList(pairs), None]),
+        plain(3, 1),
+        plain(4, 1, headers=[{"m": b"y"}]),
+    ]
+    wanted = [[{"key": "m", "value": b"x"}], entries, None, None, [{"key": "m", "value": b"y"}]]
+    assert [row["headers"] for row in listed(parts, "headers")] == wanted
+    assert [row["headers"] for row in listed(parts, "headers", begin=1, end=4)] == wanted[1:4]
+
+
+def test_nulls_are_null_beside_batches_without_any():
+    parts = [plain(0, 2), batch(2, [None, b""]), batch(4, [None], keys=[b"k"])]
+    found = [row["value"] for row in listed(parts, "value")]
+    assert found == [b"v0", b"v1", None, b"", None]

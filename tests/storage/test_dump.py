@@ -8,6 +8,7 @@ import pytest
 from penstock.storage.batch import Kind, encode, of_kind
 from penstock.storage.dump import dump
 from penstock.storage.files import Files
+from penstock.storage.header_list import HeaderList
 from penstock.storage.log import LogWriter
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
@@ -72,8 +73,14 @@ def test_a_null_is_null_and_an_empty_value_is_not() -> None:
     log = LogWriter.create(
         "/nulls", files=files, log_id=bytes(range(16)), order=Sole(Promises("/nulls/promises", files))
     )
-    log.append([encode([None, b""], keys=[b"k", None])], 1)
+    headers = [None, HeaderList([("h", b"1"), ("h", b"\xff"), ("n", None)])]
+    log.append([encode([None, b""], keys=[b"k", None], headers=headers)], 1)
     found = [line for line in dump(files, "/nulls", with_records=True) if line["type"] == "record"]
+    assert "header_list" not in found[0]
+    assert found[1]["headers"] == {"h_base64": "/w=="}
+    assert found[1]["header_list"] == [
+        {"name": "h", "value": "1"}, {"name": "h", "value_base64": "/w=="}, {"name": "n", "value": None},
+    ]  # fmt: skip
     assert [(line["value"], line.get("key")) for line in found] == [(None, "k"), ("", None)]
     log.close()
 

@@ -53,6 +53,11 @@ def test_the_golden_batches_are_read_as_they_were_meant() -> None:
 def test_the_golden_batches_of_queues_are_read_as_they_were_meant() -> None:
     nulls = kept_batch("batch_v1_nulls")
     assert (nulls.values(), nulls.keys()) == ([None, b"", b"x"], [b"k", b"k", None])
+    lists = records(kept_batch("batch_v1_header_lists"))
+    assert [dict(record.headers) for record in lists] == [{"a": b"1"}, {}, {"a": b"2"}, {}]
+    assert [record.header_list for record in lists] == [
+        [("a", b"1")], [], [("a", b"1"), ("b", None), ("a", b"2")], [("b", None)],
+    ]  # fmt: skip
     queued = kept_batch("batch_v1_queued")
     assert queued.values() == [b"a", b"bb"]
     assert queued.priorities().tolist() == [0, 255]

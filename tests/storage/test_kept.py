@@ -13,6 +13,7 @@ from penstock.storage.dump import dump
 from penstock.storage.embedded import Log
 from penstock.storage.errors import BadChecksum, InvalidBatch
 from penstock.storage.header import Stamp, stamp
+from penstock.storage.header_list import HeaderList
 from penstock.storage.kept import cut, keep, keep_all, runs_of
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
@@ -23,6 +24,7 @@ from penstock.storage.repair import repair
 from penstock.storage.verify import verify
 from support import golden
 
+LISTS = HeaderList([("a", b"1"), ("a", None)]), HeaderList([("a", b"1"), ("b", b""), ("a", b"2")])
 COLUMNS = ("keys", "headers", "event_times", "priorities", "not_before", "dedup")
 
 
@@ -35,7 +37,7 @@ def made(rng: random.Random, count: int, base_offset: int, wanted: set[str], cod
     """A batch of random records with the wanted columns beside the values."""
     beside = {
         "keys": [rng.choice([None, b"", b"k%d" % i]) for i in range(count)],
-        "headers": [rng.choice([None, {}, {"h": bytes([i % 256])}]) for i in range(count)],
+        "headers": [rng.choice([None, {}, {"h": bytes([i % 256])}, *LISTS]) for i in range(count)],
         "event_times": [rng.randrange(10**9) for _ in range(count)],
         "priorities": [rng.randrange(256) for _ in range(count)],
         "not_before": [rng.choice([0, rng.randrange(10**9)]) for _ in range(count)],

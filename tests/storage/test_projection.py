@@ -9,9 +9,11 @@ import pytest
 from penstock.storage.batch import Batch, Codec, ColumnId, Kind, batches, encode, encode_state, parse, with_effects
 from penstock.storage.errors import BadChecksum, InvalidBatch
 from penstock.storage.header import HEADER, Stamp, stamp
+from penstock.storage.header_list import HeaderList, pairs_of
 from penstock.storage.projection import project, with_validity
 
 COUNT = 5
+PAIRS = (("a", b"1"), ("a", None))
 BESIDE = {
     "keys": [b"a", None, b"", b"bb", None],
     "headers": [{"h": b"v"}, None, {}, None, {"x": b""}],
@@ -49,6 +51,14 @@ def read(batch: Batch, id_: int) -> object:
         ColumnId.NOT_BEFORE: lambda: _list(batch.not_before()),
         ColumnId.DEDUP: batch.dedup,
     }[ColumnId(id_)]()
+
+
+def test_headers_come_with_the_lists_that_do_not_fit_a_map():
+    batch = placed(encode([b"v"] * 2, headers=[{"a": b"1"}, HeaderList(PAIRS)]))
+    (found,) = batches(project([batch], [ColumnId.HEADERS]))
+    assert [pairs_of(each) for each in found.headers() or []] == [(("a", b"1"),), PAIRS]
+    (found,) = batches(project([batch], [ColumnId.VALUE]))
+    assert found.headers() is None
 
 
 def _list(found: object) -> object:

@@ -26,6 +26,7 @@ from penstock.storage.board import Board, Level, word
 from penstock.storage.board_row import HEADER_WORD, slots_place
 from penstock.storage.encoding import lay_out
 from penstock.storage.header import Stamp, stamp
+from penstock.storage.header_list import HeaderList
 from penstock.storage.kept import keep
 
 LOG_ID = bytes(range(16))
@@ -60,6 +61,12 @@ def everything() -> bytes:
 def nulls() -> bytes:
     """Values of which some are null, beside an empty one."""
     return stamped(encode([None, b"", b"x"], keys=[b"k", b"k", None]))
+
+
+def header_lists() -> bytes:
+    """Headers that fit a map, and those that do not."""
+    found = [{"a": b"1"}, None, HeaderList([("a", b"1"), ("b", None), ("a", b"2")]), HeaderList([("b", None)])]
+    return stamped(encode([b"1", b"2", b"3", b"4"], headers=found))
 
 
 def queued() -> bytes:
@@ -137,6 +144,7 @@ SAMPLES: dict[str, Callable[[], bytes]] = {
     "batch_v1_everything": everything,
     "batch_v1_lz4": compressed,
     "batch_v1_nulls": nulls,
+    "batch_v1_header_lists": header_lists,
     "batch_v1_queued": queued,
     "batch_v1_kept": kept_before,
     "batch_v1_kept_with_append_times": kept,

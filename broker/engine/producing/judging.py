@@ -19,9 +19,10 @@ import numpy as np
 from ....storage import columns
 from ....storage.batch import ALIGNMENT, Batch, Codec, Column, ColumnId, Kind, parse
 from ....storage.codecs import inflate
-from ....storage.encoding import HEADER_DECODER
+from ....storage.encoding import HEADER_DECODER, LIST_DECODER
 from ....storage.errors import BatchTooLarge, InvalidBatch, MissingCodec, RecordTooLarge, way_to_install
 from ....storage.header import CRITICAL, EVENT_TIMES, HEADER_BYTES, RESERVED_POSITION, aligned
+from ....storage.header_list import HeaderList
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 ALLOWED = frozenset({
     ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS, ColumnId.EVENT_TIME, ColumnId.KEY_VALIDITY, ColumnId.PRIORITY,
-    ColumnId.NOT_BEFORE, ColumnId.DEDUP, ColumnId.VALUE_VALIDITY,
+    ColumnId.NOT_BEFORE, ColumnId.DEDUP, ColumnId.VALUE_VALIDITY, ColumnId.HEADER_LIST,
 })  # fmt: skip
 """Columns a producer may send. The others are the broker's, or reserved until a reader knows what they mean."""
 
@@ -39,9 +40,10 @@ KINDS = frozenset({Kind.RECORDS, Kind.STAGED})
 
 _VALUE, _KEY, _HEADERS, _DEDUP = map(int, (ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS, ColumnId.DEDUP))
 _EVENT_TIME, _NOT_BEFORE = int(ColumnId.EVENT_TIME), int(ColumnId.NOT_BEFORE)
+_HEADER_LIST = int(ColumnId.HEADER_LIST)
 _VALIDITY = {_VALUE: int(ColumnId.VALUE_VALIDITY), _KEY: int(ColumnId.KEY_VALIDITY)}
 
-SIZED = {_VALUE: "a value", _KEY: "a key", _HEADERS: "headers"}
+SIZED = {_VALUE: "a value", _KEY: "a key", _HEADERS: "headers", _HEADER_LIST: "a list of headers"}
 """What `max_record_bytes` limits, each by itself."""
 
 INFLATED_BYTES_MAX = 32 << 20
@@ -123,6 +125,8 @@ def _check_columns(batch: Batch, max_frame_bytes: int, max_record_bytes: int, no
             _check_records(what, raw, batch.record_count, max_record_bytes, partial)
             if id_ == _HEADERS:
                 _check_headers(raw, batch.record_count)
+    if _HEADER_LIST in found:
+        _check_lists(batch)
     if _EVENT_TIME in found:
         _check_event_times(batch)
     if _NOT_BEFORE in found:
@@ -137,10 +141,10 @@ def _check_work(found: dict[int, Column], inflated_most: int) -> None:
             f"the compressed columns have {inflated} bytes when inflated, the limit is {inflated_most}: send smaller "
             "batches"
         )
-    headers = found.get(_HEADERS)
-    if headers is not None and headers.raw_bytes > HEADERS_BYTES_MAX:
+    headers_bytes = sum([column.raw_bytes for id_, column in found.items() if id_ in (_HEADERS, _HEADER_LIST)])
+    if headers_bytes > HEADERS_BYTES_MAX:
         raise BatchTooLarge(
-            f"the headers of the batch have {headers.raw_bytes} bytes, the limit is {HEADERS_BYTES_MAX}: send smaller "
+            f"the headers of the batch have {headers_bytes} bytes, the limit is {HEADERS_BYTES_MAX}: send smaller "
             "batches, and what is large as values"
         )
 
@@ -178,6 +182,25 @@ def _check_headers(raw: Buffer, count: int) -> None:
         deque(map(HEADER_DECODER.decode, packed), maxlen=0)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidBatch(f"the headers of a record must be a msgpack map of text to bytes ({error})") from None
+
+
+def _check_lists(batch: Batch) -> None:
+    """A list of pairs for some records, beside a map that has what of it fits one."""
+    maps, count = batch.column(_HEADERS), batch.record_count
+    if maps is None:
+        raise InvalidBatch("a batch without headers has lists of them: leave column 15 out, or give the maps, too")
+    found, lists = columns.decode_variable(maps, count), batch.column(_HEADER_LIST)
+    assert lists is not None, "the directory has the column"
+    for packed, listed in zip(found, columns.decode_variable(lists, count), strict=True):
+        if not listed:
+            continue
+        try:
+            pairs = HeaderList(LIST_DECODER.decode(listed))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            what = "must be a msgpack array of pairs of text and bytes or nil"
+            raise InvalidBatch(f"a list of headers {what} ({error})") from None
+        if pairs != (HEADER_DECODER.decode(packed) if packed else {}):
+            raise InvalidBatch("a record has other headers in its list than in its map: the last value of each name")
 
 
 def _present(batch: Batch, found: dict[int, Column], id_: int) -> np.ndarray:

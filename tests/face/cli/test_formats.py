@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from penstock.cli import formats
 from penstock.cli.formats import Entry, InvalidInput, entries, writer
+from penstock.storage.header_list import of_pairs, pairs_of
 from penstock.storage.record import Record
 
 EVERY_BYTE = bytes(range(256))
@@ -102,6 +103,15 @@ def test_nulls_come_back_as_nulls(form: str) -> None:
     assert [(entry.value, entry.key) for entry in found] == [(None, b"k"), (b"", b"k")]
 
 
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_lists_of_headers_come_back_as_lists(form: str) -> None:
+    lists = [[("a", b"1"), ("a", b"\xff"), ("b", None)], [("b", None)], [("a", b"1"), ("b", b"2")]]
+    given_records = [Record(b"v", None, of_pairs(each), 0, 1, 0, "t") for each in lists]
+    found = read(form, writer(form)(given_records))  # type: ignore[arg-type]
+    assert [list(pairs_of(entry.headers or {})) for entry in found] == lists
+    assert [entry.headers for entry in found] == [record.headers for record in given_records]
+
+
 def test_where_nothing_stands_for_nulls_they_are_empty() -> None:
     given_records = [record(None), record(b"x")]  # type: ignore[arg-type]
     assert writer("lines")(given_records) == b"\nx\n"
@@ -122,7 +132,8 @@ GOOD = msgspec.msgpack.encode({"value": b"fine"})
         (msgspec.msgpack.encode({"valeu": b"k"}), "unknown field `valeu`"),
         (msgspec.msgpack.encode({"value": 5}), "value is neither bytes nor text but int"),
         (msgspec.msgpack.encode({"value": b"", "headers": {"a": None}}), "a is neither bytes nor text but NoneType"),
-        (msgspec.msgpack.encode({"value": [1]}), "exceeds max_array_len(0)"),
+        (msgspec.msgpack.encode({"value": [1]}), "value is neither bytes nor text but list"),
+        (b"\x81\xa5value\xdd\xff\xff\xff\xff", "4294967295 exceeds max_array_len(100000)"),
         (b"\x81\xa5value\xc4\x05ab", "is cut short: the input ends at byte 24"),
         (b"\xdf\xff\xff\xff\xff", "4294967295 exceeds max_map_len(100000)"),
         (b"\x81\xa5value\xc6\x7f\xff\xff\xff", "is cut short"),

@@ -76,6 +76,37 @@ def test_nulls_are_none_of_the_empty_values_whichever_door_they_take(http, key, 
     assert resp.execute_command("LISTEN", key, "me", "8") == values
 
 
+def test_lists_of_headers_come_out_of_every_door(http, key, native, resp):
+    pairs = [("a", b"1"), ("b", None), ("a", b"\xff")]
+    listed = [
+        {"name": "a", "value": "1"}, {"name": "b", "value": None},
+        {"name": "a", "value_base64": base64.b64encode(b"\xff").decode()},
+    ]  # fmt: skip
+    assert runs(http.post(messages(key), json={"value": "v", "header_list": listed})) == [(0, 0, 1)]
+    with native.producer(key) as producer:
+        producer.send(b"v", headers=pairs)
+        producer.send(b"v", headers=[("only", None)])
+        producer.send(b"v", headers=[("z", b"1"), ("y", b"2")])
+    assert [record.header_list for record in native.read(key, 0, 0)][:2] == [pairs, pairs]
+    found = http.get(messages(key), params={"max_messages": 10}).json()["messages"]
+    assert [message.get("header_list") for message in found] == [
+        listed, listed, [{"name": "only", "value": None}], None,
+    ]  # fmt: skip
+    assert found[0]["headers_base64"] == {"a": base64.b64encode(b"\xff").decode()}
+    assert "headers" not in found[0]
+    assert found[3]["headers"] == {"z": "1", "y": "2"}
+    entries = [fields for _, fields in resp.xrange(key)]  # a dict, which has the last of two fields
+    assert entries[0] == entries[1] == {b"value": b"v", b"a": b"\xff", b"b": b""}
+    assert entries[2] == {b"value": b"v", b"only": b""}
+    with pytest.raises(Exception, match="is there twice"):
+        resp.execute_command("XADD", key, "*", "a", "1", "a", "2")
+    for wrong in (
+        {"header_list": listed, "headers": {"a": "1"}}, {"header_list": [{"name": "a"}]},
+        {"header_list": [{"name": "a", "value": "", "value_base64": ""}]}, {"header_list": [{"value": "a"}]},
+    ):  # fmt: skip
+        assert http.post(messages(key), json={"value": "v", **wrong}).status_code == 400
+
+
 def test_nulls_are_tasks_and_no_schedules(http, key, resp):
     made = http.post("/tasks", json={"queue": key, "value": None, "key": "k"})
     assert made.status_code == 201, made.text

@@ -17,6 +17,7 @@ from penstock.gateway.resp.entries import (
 )
 from penstock.gateway.resp.refusals import CommandRefused
 from penstock.storage import batch
+from penstock.storage.header_list import HeaderList
 
 hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
 
@@ -84,6 +85,14 @@ def test_fields_become_a_record_and_come_back(fields, parts):
 def test_fields_that_no_record_has_are_refused(fields, says):
     with pytest.raises(CommandRefused, match=says):
         record_of(fields)
+
+
+def test_a_list_of_headers_is_shown_in_its_order_with_an_empty_field_for_a_null():
+    headers = HeaderList([("b", b"1"), ("a", None), ("b", b"2")])
+    (entry,) = encoded_entries(batch.parse(batch.encode([None], headers=[headers])), 0, 1)
+    reader = hiredis.Reader()
+    reader.feed(entry)
+    assert reader.gets()[1] == [b"b", b"1", b"a", b"", b"b", b"2"]
 
 
 def test_a_part_of_a_batch_is_encoded():

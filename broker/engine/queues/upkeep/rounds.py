@@ -17,6 +17,7 @@ from xxhash import xxh3_64_intdigest
 
 from .....storage.batch import encode
 from .....storage.errors import BatchTooLarge, Error, InvalidBatch
+from .....storage.header_list import with_more
 from .....transport.partitioner import PARTITIONERS
 from ....errors import Unavailable, UnknownTopic
 from ...tables import effects as fx
@@ -242,7 +243,7 @@ def copy_of(entry: OutboxEntry, record: OutboxRecord | None, source: Partition) 
     }
     if record is None:
         return OutboxRecord(b"", None, {**about, "penstock-dead-unreadable": b"1"}, entry.time_us)
-    return record._replace(headers={**record.headers, **about})
+    return record._replace(headers=with_more(record.headers, about))
 
 
 def _next(producer: ProducerState | None) -> int:

@@ -12,6 +12,7 @@ from penstock.storage.batch import HEADER_BYTES, Batch, Codec, ColumnId, Kind, a
 from penstock.storage.columns import encode_validity, join, pieces
 from penstock.storage.encoding import lay_out
 from penstock.storage.header import CHECKSUM_STRUCT, EVENT_TIMES
+from penstock.storage.header_list import HeaderList
 from penstock.storage.record import records
 from penstock.transport import messages as m
 from support.engine import START_US, Rig
@@ -34,6 +35,14 @@ def of(*columns: Any, count: int = 2, **producer: int) -> bytes:
 def with_headers(*packed: bytes, codec: int = Codec.NONE) -> bytes:
     """A batch with headers as they are packed, one for each record."""
     columns = [(ColumnId.VALUE, Codec.NONE, pieces([b"v"] * len(packed))), (ColumnId.HEADERS, codec, pieces(packed))]
+    return of(*columns, count=len(packed))
+
+
+def with_lists(*packed: tuple[bytes, bytes], codec: int = Codec.NONE) -> bytes:
+    """A batch with maps of headers and lists of them as they are packed, one for each record."""
+    maps, lists = zip(*packed, strict=True)
+    columns = [(ColumnId.VALUE, Codec.NONE, pieces([b"v"] * len(packed)))]
+    columns += [(ColumnId.HEADERS, codec, pieces(maps)), (ColumnId.HEADER_LIST, codec, pieces(lists))]
     return of(*columns, count=len(packed))
 
 
@@ -66,6 +75,8 @@ def compressed(codec: int, data: bytes) -> bytes:
 
 FALLING = struct.pack("<3i4x", 0, 2, 1) + b"a"
 PLAIN = bytes(encode([b"a", b"b"]))
+MAP, PAIRS = b"\x81\xa1a\xc4\x01x", b"\x92\x92\xa1a\xc0\x92\xa1a\xc4\x01x"
+LIST = [("é", b"1"), ("x", None), ("é", b"2")]
 SOME_KEYS = encode_validity([True, False])
 
 LIES = {
@@ -85,6 +96,23 @@ LIES = {
     "headers with a name that is no text": (with_headers(b"\x81\xa1\xff\xc4\x01v"), "map of text to bytes"),
     "headers that end early": (with_headers(b"\x81\xa1h\xc4\x05v", b"\x80"), "map of text to bytes"),
     "headers of two maps": (with_headers(b"\x80\x80", b""), "map of text to bytes"),
+    "a list of headers without maps": (of(VALUES, (15, 0, pieces([b"", PAIRS]))), "leave column 15 out"),
+    "a list of headers that is none": (with_lists((b"", b"\x81\xa1a\xc4\x01x")), "msgpack array of pairs"),
+    "a list of headers that is no msgpack": (with_lists((b"", b"\xc1")), "msgpack array of pairs"),
+    "a list of headers that ends early": (with_lists((b"", PAIRS[:-1])), "msgpack array of pairs"),
+    "a list of headers and more": (with_lists((MAP, PAIRS + b"\x90")), "msgpack array of pairs"),
+    "a list of headers with a triple": (with_lists((b"", b"\x91\x93\xa1a\xc0\xc0")), "msgpack array of pairs"),
+    "a list of headers with text for a value": (with_lists((b"", b"\x91\x92\xa1a\xa1x")), "msgpack array of pairs"),
+    "a list of headers with a name that is no text": (with_lists((b"", b"\x91\x92\xa1\xff\xc0")), "array of pairs"),
+    "a list of headers that is not its map": (with_lists((b"", b""), (b"", PAIRS)), "other headers in its list"),
+    "a list of headers that is not its map, compressed": (with_lists((b"", PAIRS), codec=2), "other headers in its"),
+    "a map of headers that is not its list": (with_lists((b"\x81\xa1a\xc4\x01y", PAIRS)), "other headers in its list"),
+    "lists of headers whose positions fall": (
+        of(VALUES, (ColumnId.HEADERS, 0, pieces([b"", b""])), (15, 0, FALLING)), "offsets",
+    ),
+    "lists of headers whose positions fall, compressed": (
+        of(VALUES, (ColumnId.HEADERS, 0, pieces([b"", b""])), (15, 1, FALLING)), "offsets",
+    ),
     "a validity without keys": (of(VALUES, (ColumnId.KEY_VALIDITY, 0, SOME_KEYS)), "without keys"),
     "bits behind the last validity": (
         of(VALUES, (ColumnId.KEY, 0, pieces([b"k", b""])), (ColumnId.KEY_VALIDITY, 0, b"\x05")), "bits behind",
@@ -142,13 +170,15 @@ def test_what_every_reader_can_decode_is_taken(codec: Codec):
     rig = Rig()
     topic = rig.topic()
     how: dict[str, Any] = {
-        "keys": [b"k", None, b""], "headers": [{"h": b"1", "é": b""}, None, {}], "event_times": [*EVENT_TIMES, 0],
+        "keys": [b"k", None, b""], "headers": [{"h": b"1", "é": b""}, None, HeaderList(LIST)],
+        "event_times": [*EVENT_TIMES, 0],
         "priorities": [0, 9, 255], "not_before": [0, START_US + 1, 0], "dedup": [b"", b"d", b"e"], "codec": codec,
     }  # fmt: skip
     assert rig.produce(topic, [None, b"", b"c"], **how).offset == 0
     stored: Batch = rig.node.logs[1].reader().cursor(0).next().batches[0]
     found = records(stored)
-    assert [record.headers for record in found] == [{"h": b"1", "é": b""}, {}, {}]
+    assert [record.headers for record in found] == [{"h": b"1", "é": b""}, {}, {"é": b"2"}]
+    assert [record.header_list for record in found] == [[("h", b"1"), ("é", b"")], [], LIST]
     assert [record.key for record in found] == how["keys"]
     assert [record.value for record in found] == [None, b"", b"c"]
     assert [record.time.year for record in found] == [1, 9999, 1970]
@@ -172,6 +202,19 @@ def test_nothing_is_inflated_beyond_the_limit_of_the_broker():
         "batch_too_large", True,
     )  # fmt: skip
     assert rig.produce(topic, [bytes(most // 2)], codec=Codec.ZSTD).offset == 0
+
+
+def test_lists_of_headers_count_as_headers():
+    rig = Rig()
+    topic = rig.topic(max_record_bytes=judging.HEADERS_BYTES_MAX)
+    half = judging.HEADERS_BYTES_MAX // 2
+    headers = [("a", b""), ("a", bytes(half))]
+    answer = rig.produce(topic, [b"a"], headers=[HeaderList(headers)])
+    assert (answer.code, "the headers of the batch" in answer.message) == ("batch_too_large", True)
+    assert rig.produce(topic, [b"a"], headers=[HeaderList([("a", b""), ("a", bytes(half - 100))])]).offset == 0
+    small = rig.topic("small", max_record_bytes=1000)
+    answer = rig.produce(small, [b"a"], headers=[HeaderList([("a", bytes(900)), ("a", bytes(900))])])
+    assert (answer.code, "a list of headers" in answer.message) == ("record_too_large", True)
 
 
 def test_more_headers_than_the_broker_decodes_at_once_are_refused():
