@@ -55,10 +55,17 @@ class SharedBatch:
         self.tellers: dict[Told, None] = {}
         self.settled = False
 
-    def place(self, index: int) -> tuple[int, int]:
-        """Once `settled`: when a record was appended, in milliseconds, and its offset. Raises what prevented it."""
+    def outcomes(self, first: int, count: int) -> list[tuple[Pending, int, int]]:
+        """Once `settled`: what has the outcomes of so many records from number `first` on: batches, the number of the
+        first record in each, and how many."""
+        if self.pending.parts is None:
+            return [(self.pending, first, count)]
+        return [(*self.pending.place_of(index), 1) for index in range(first, first + count)]
+
+    def offset(self, index: int) -> int:
+        """Once `settled`: where a record was appended. Raises what prevented it."""
         pending, index = self._outcome(index)
-        return pending.time_us // 1000, pending.offset + index
+        return pending.offset + index
 
     def repeats(self, index: int) -> int | None:
         """Once `settled`: the offset of the record whose dedup key a record repeats. Raises what prevented it."""
@@ -66,9 +73,7 @@ class SharedBatch:
         return pending.repeats.get(index)
 
     def _outcome(self, index: int) -> tuple[Pending, int]:
-        pending = self.pending
-        if pending.parts is not None:
-            pending, index = pending.place_of(index)
+        pending, index = self.pending.place_of(index)
         if pending.error is not None:
             raise pending.error.with_traceback(None)
         return pending, index
@@ -118,13 +123,30 @@ class Appender:
         Without a partition, the key chooses it. Raises RecordTooLarge, InvalidBatch, InvalidArgument, UnknownPartition.
         """
         pending, index = self._core.append(value, key, headers, timestamp, partition, queued)
+        return self._shared(pending, teller), index
+
+    def append_run(
+        self,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        headers: Sequence[dict[str, bytes] | None] | None,
+        partition: int,
+        teller: Told,
+    ) -> list[tuple[SharedBatch, int, int]]:
+        """As `append`, for records of one partition. Returns their batches, the number of the first one in each, and
+        how many. All are taken, or none where one is refused."""
+        taken = self._core.append_run(values, keys, headers, partition)
+        return [(self._shared(pending, teller), first, count) for pending, first, count in taken]
+
+    def _shared(self, pending: Pending, teller: Told) -> SharedBatch:
+        """What tells `teller` of a batch that has just got a record."""
         batch = self._open.get(pending.partition)
         if batch is None or batch.pending is not pending:
             batch = self._begun(pending, pending.partition)
         batch.tellers[teller] = None
         if not self._driver.nudged:
             self._driver.nudge()
-        return batch, index
+        return batch
 
     async def append_many(
         self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, partition: int | None

@@ -68,7 +68,7 @@ class BrokerLink:
         self.entries_read = EntriesRead()
         self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()
         self._topics: OrderedDict[str, tuple[Topic, float]] = OrderedDict()  # and until when they are trusted
-        self._appenders: OrderedDict[tuple[Principal, bytes], Appender] = OrderedDict()
+        self._appenders: OrderedDict[tuple[str, bytes], Appender] = OrderedDict()  # by principal and topic id
 
     # -- topics -----------------------------------------------------------------------------------------
 
@@ -121,10 +121,10 @@ class BrokerLink:
 
     def appender(self, principal: Principal, topic: Topic) -> Appender:
         """The producer of a principal for a topic."""
-        found = self._appenders.get((principal, topic.topic))
+        found = self._appenders.get((principal.name, topic.topic))
         if found is None or found.partitions != len(topic.partitions):
             found = Appender(self.driver, topic, self._on_refused(principal, topic.topic))
-            self._appenders[principal, topic.topic] = found
+            self._appenders[principal.name, topic.topic] = found
             self._drop_idle()
         return found
 
@@ -132,7 +132,7 @@ class BrokerLink:
         def refused(error: Error) -> None:
             if error.code in TOPIC_GONE:
                 self.forget(topic)
-                self._appenders.pop((principal, topic), None)
+                self._appenders.pop((principal.name, topic), None)
 
         return refused
 

@@ -102,7 +102,7 @@ async def _join(link: BrokerLink, appender: Appender, records: Sequence[Outgoing
 
 
 def _appended(batch: SharedBatch, index: int) -> RecordPlace:
-    return RecordPlace(batch.pending.partition, batch.place(index)[1], batch.repeats(index))
+    return RecordPlace(batch.pending.partition, batch.offset(index), batch.repeats(index))
 
 
 async def append_all(

@@ -7,10 +7,11 @@ record is taken, and the error of a time-out says what it waited for.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -154,6 +155,65 @@ class ProducerCore:
         except BaseException:  # Ctrl-C: a record that is in goes out with the others
             sender.try_soon()
             raise
+
+    def append_run(
+        self,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        headers: Sequence[dict[str, bytes] | None] | None,
+        partition: int,
+    ) -> list[tuple[Pending, int, int]]:
+        """Take records for one partition, in batches as large as `append` makes them where there is no room for more.
+
+        Returns the batches, with the number of the first record in each, and how many it took. All are taken, or none
+        where one is refused. Not for callers that Ctrl-C may interrupt. Raises RecordTooLarge, InvalidBatch,
+        UnknownPartition.
+        """
+        sender, sizes = self.sender(partition), [len(value or b"") for value in values]
+        if max(sizes) > self._largest:
+            check_record(max(sizes), self.shape)
+        if keys is not None or headers is not None:
+            beside = map(extras_bytes, keys or repeat(None), headers or repeat(None), repeat(self.shape, len(sizes)))
+            sizes = [size + more for size, more in zip(sizes, beside, strict=True)]
+        ends = list(accumulate(size + OVERHEAD_BYTES for size in sizes))
+        found: list[tuple[Pending, int, int]] = []
+        at = before = 0
+        while at < len(ends):
+            gather = sender.gather
+            room = TARGET_BYTES - gather.size
+            end = min(bisect_left(ends, before + room, at) + 1, len(ends)) if room > 0 else len(ends)
+            some = slice(at, end)
+            found.append((gather, len(gather.values), end - at))
+            if keys is not None or headers is not None or gather.has_columns:
+                self._extend_extras(
+                    gather, end - at, None if keys is None else keys[some], None if headers is None else headers[some]
+                )
+            gather.values += values[some]
+            gather.size += ends[end - 1] - before
+            at, before = end, ends[end - 1]
+            if gather.size >= sender.trigger:
+                self._ship(sender)
+        return found
+
+    def _extend_extras(
+        self,
+        gather: Pending,
+        count: int,
+        keys: Sequence[bytes | None] | None,
+        headers: Sequence[dict[str, bytes] | None] | None,
+    ) -> None:
+        """As `_append_extras`, for a run of records."""
+        gather.has_columns = True
+        extras: tuple[tuple[str, Any, Any], ...] = (
+            ("keys", keys, None), ("headers", headers, None), ("times", None, self._now_us()), ("queued", None, PLAIN),
+        )  # fmt: skip
+        for name, given, missing in extras:
+            column: Any = getattr(gather, name)
+            if column is None and given is not None:
+                column = list(repeat(missing, len(gather.values)))
+                setattr(gather, name, column)
+            if column is not None:
+                column += repeat(missing, count) if given is None else given
 
     def send(
         self,

@@ -1,39 +1,73 @@
 """Appends the records of commands, in the order in which they came.
 
-Idea: where the topic is known and its window has room, a record is taken at once and its command leaves a ticket.
-Otherwise the connection is held until both are so, so that no later record comes before it.
+Idea: where the topic is known and its window has room, the records of a run of commands are taken at once and leave
+tickets. Otherwise the connection is held until both are so, so that no later record comes before them. A run that
+finds room is taken as a whole: the window is exceeded by what one read of one connection brings, at most.
+
+Contract: all records of a run are taken, or none where one is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from ..appending import Appender
 from ..link import TopicPlace
 from .command import RespSession
 from .entries import RecordParts
 from .places import find, remembered
-from .tickets import Ticket
+from .replies import Encoded, encode
+from .tickets import Ticket, Tickets
+
+Added = Callable[[Ticket], None]
+"""Hears of the last ticket of records that were taken."""
 
 
-def append(session: RespSession, key: bytes, parts: RecordParts, ticket: type[Ticket], *, create: bool = True) -> Any:
-    """Append a record to the topic of a key, which is made if `create`. Raises CommandRefused, RecordTooLarge ..."""
+def append(
+    session: RespSession, key: bytes, records: list[RecordParts], ticket: type[Ticket], *, create: bool = True,
+    added: Added | None = None,
+) -> Any:  # fmt: skip
+    """Append records to the topic of a key, which is made if `create`.
+
+    Returns Tickets, or a coroutine of them; or of nulls where the topic is not to be made. Raises CommandRefused,
+    RecordTooLarge ...
+    """
     place = remembered(session, key, "write")
-    if place is not None:
-        assert session.principal is not None, "it may write"
-        appender = session.door.link.appender(session.principal, place.topic)
-        if not appender.jammed:
-            return ticket(*appender.append(*parts, place.partition, session.teller))
-    return _append_later(session, key, parts, ticket, create, place)
+    if place is not None and not _appender(session, place).jammed:
+        return _take(session, place, records, ticket, added)
+    return _take_later(session, key, records, ticket, create, added, place)
 
 
-async def _append_later(
-    session: RespSession, key: bytes, parts: RecordParts, ticket: type[Ticket], create: bool, place: TopicPlace | None
-) -> Any:
+async def _take_later(
+    session: RespSession, key: bytes, records: list[RecordParts], ticket: type[Ticket], create: bool,
+    added: Added | None, place: TopicPlace | None,
+) -> Any:  # fmt: skip
     place = place or await find(session, key, "write", create=create)
     if place is None:
-        return None
+        return Encoded(encode(None, session.version) * len(records))
+    while _appender(session, place).jammed:
+        await _appender(session, place).room()
+    return _take(session, place, records, ticket, added)
+
+
+def _appender(session: RespSession, place: TopicPlace) -> Appender:
     assert session.principal is not None, "it may write"
-    appender = session.door.link.appender(session.principal, place.topic)
-    while appender.jammed:
-        await appender.room()
-    return ticket(*appender.append(*parts, place.partition, session.teller))
+    return session.door.link.appender(session.principal, place.topic)
+
+
+def _take(
+    session: RespSession, place: TopicPlace, records: list[RecordParts], ticket: type[Ticket], added: Added | None
+) -> Tickets:
+    values, keys, headers = zip(*records, strict=True)
+    runs = _appender(session, place).append_run(
+        values,
+        None if keys.count(None) == len(keys) else keys,
+        None if headers.count(None) == len(headers) else headers,
+        place.partition,
+        session.teller,
+    )
+    tickets = Tickets(ticket(*run) for run in runs)
+    if added is not None:
+        added(tickets[-1])
+    return tickets

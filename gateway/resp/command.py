@@ -4,8 +4,13 @@ Idea: one row per command says its arity, its handler, and what people and clien
 HELP and the table in docs/resp.md are made from the rows.
 
 Contract: a handler takes the session and the arguments behind the command's name. It returns a reply (replies.py), the
-Ticket of a record on its way, or a coroutine of either. A coroutine begins when everything before it is
+Tickets of records on their way, or a coroutine of either. A coroutine begins when everything before it is
 answered, and nothing behind it begins earlier. It raises CommandRefused or penstock's errors.
+
+The handler of a row with `shared` takes a run: commands one behind the other that begin with the same words. It gets
+these words, without the name, and what each command has behind them. Its reply is that of all, one behind the other.
+Where it raises an error, the run has had no effect; then each of the commands runs alone, and only those to blame
+are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +28,8 @@ from .refusals import CommandRefused
 
 Group = Literal["connection", "server", "transactions", "keys", "streams", "groups", "topics"]
 
-Handler = Callable[["RespSession", list[bytes]], Any]
+Handler = Callable[["RespSession", list[bytes]], Any] | Callable[["RespSession", list[bytes], list[list[bytes]]], Any]
+"""Of one command, or of a run."""
 
 
 class Command(Struct, frozen=True):
@@ -31,7 +37,7 @@ class Command(Struct, frozen=True):
 
     name: str
     arity: int
-    handler: Handler
+    handler: Callable[..., Any]  # a Handler
     group: Group
     usage: str
     summary: str
@@ -39,6 +45,7 @@ class Command(Struct, frozen=True):
     keys: tuple[int, int, int] = (0, 0, 0)  # first, last and step, as COMMAND has them
     flags: tuple[str, ...] = ()
     before_auth: bool = False
+    shared: Callable[[list[bytes]], int] | None = None  # how many words of a command others of its run have, too
 
     def fits(self, count: int) -> bool:
         """Whether a command of so many words, its name included, has the right arity."""

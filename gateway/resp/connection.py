@@ -1,9 +1,10 @@
 """One connection of a RESP client: commands in, replies out, in order and within bounds.
 
-Idea: what arrives is parsed at once, and its commands run one after the other. A record that is on its way leaves a
-Ticket among the replies, so that the commands behind it can run; whatever has to ask the broker holds the connection
-until it is answered, and begins when everything before it is. While the connection is held, or its peer does not
-read, nothing is read from it; other connections do not notice.
+Idea: what arrives is parsed at once, and its commands run one after the other; neighbours that append to one topic
+are a run, and run as one (command.py). Records that are on their way leave a Ticket among the replies, so that the
+commands behind them can run; whatever has to ask the broker holds the connection until it is answered, and begins when
+everything before it is. While the connection is held, or its peer does not read, nothing is read from it; other
+connections do not notice.
 
 Contract: replies leave in the order of commands. Memory: what one read brings, one command that is not complete, and
 the replies of `OUT_BYTES_MAX` and one command, also while they wait for a record before them. A peer that stays in the
@@ -29,7 +30,7 @@ from .command import Command, Door
 from .parsing import RequestLimits
 from .refusals import CommandRefused, sentence_of, wrong_arity
 from .requests import RequestReader
-from .tickets import Ticket
+from .tickets import Tickets
 from .transactions import QueuedCommands
 
 log = logging.getLogger("penstock.gateway")
@@ -84,6 +85,8 @@ class RespConnection(asyncio.Protocol):
         self._connections = connections
         self._began = time.monotonic()
         self._commands: deque[list[bytes]] = deque()
+        self._run_now: list[list[bytes]] = []  # the commands that run, or ran last
+        self._alone = 0  # so many of the next commands share no run
         self._replies: deque[Any] = deque()
         self._out_bytes = 0  # of replies, those of tickets left out
         self._is_full = False  # more of them wait than commands may go on for
@@ -201,7 +204,7 @@ class RespConnection(asyncio.Protocol):
         """Run commands until one holds the connection, and send what can be sent."""
         commands = self._commands
         while commands and self._task is None and not self._unread and self._out_bytes <= OUT_BYTES_MAX:
-            self._execute(commands.popleft())
+            self._execute()
             if self._out_bytes > FLUSH_BYTES:
                 self._flush()
         self._is_full = self._out_bytes > OUT_BYTES_MAX
@@ -221,25 +224,21 @@ class RespConnection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    def _execute(self, words: list[bytes]) -> None:
-        """Run one command, or begin to."""
+    def _execute(self) -> None:
+        """Run the next command, or begin to, and with it those that can run as one with it."""
+        words = self._commands.popleft()
         row = self._table.get(words[0].decode("latin-1").upper())
-        executes = self.executing > 0
+        self._run_now = [words]
         try:
             found = self._result(row, words)
         except (CommandRefused, Error) as error:
-            found = None
-            self._transaction.refused()
-            self._reply(replies.error(sentence_of(error)))
+            self._refuse(error)
         else:
-            if isinstance(found, Ticket):
-                self._replies.append(found)
-            elif inspect.iscoroutine(found):
+            if inspect.iscoroutine(found):
                 self._task = asyncio.get_running_loop().create_task(self._answer(found))
-            else:
-                self._reply(replies.encode(found, self.version))
-        if executes:
-            self.executing -= 1
+                return
+            self._keep(found)
+        self._count_run()
 
     def _result(self, row: Command | None, words: list[bytes]) -> Any:
         """What the handler of a command returns. Raises CommandRefused, Error."""
@@ -254,7 +253,43 @@ class RespConnection(asyncio.Protocol):
             return self._transaction.queue(words)
         if row.group == "transactions":
             return self._transact(row.name)
-        return row.handler(self, words[1:])
+        if row.shared is None:
+            return row.handler(self, words[1:])
+        shared = row.shared(words)
+        self._run_now = self._run_of(words, shared)
+        if not all(map(row.fits, set(map(len, self._run_now)))):
+            raise wrong_arity(row.name.lower())
+        return row.handler(self, words[1:shared], [each[shared:] for each in self._run_now])
+
+    def _run_of(self, words: list[bytes], shared: int) -> list[list[bytes]]:
+        """A command, and those behind it that have as many words in common with it."""
+        found, head, commands = [words], words[:shared], self._commands
+        if self._alone:
+            self._alone -= 1
+            return found
+        while commands and commands[0][:shared] == head:
+            found.append(commands.popleft())
+        return found
+
+    def _refuse(self, error: CommandRefused | Error) -> None:
+        """Answer a command that was refused. Those of a run are to run alone: one of them may be to blame."""
+        if len(self._run_now) > 1:
+            self._commands.extendleft(reversed(self._run_now))
+            self._alone, self._run_now = len(self._run_now), []
+            return
+        self._transaction.refused()
+        self._reply(replies.error(sentence_of(error)))
+
+    def _count_run(self) -> None:
+        """Count down the commands of an EXEC."""
+        self.executing = max(self.executing - len(self._run_now), 0)
+
+    def _keep(self, found: Any) -> None:
+        """Have what a command returned sent."""
+        if isinstance(found, Tickets):
+            self._replies += found
+        else:
+            self._reply(replies.encode(found, self.version))
 
     def _transact(self, name: str) -> Any:
         """MULTI, DISCARD, EXEC: the commands of a transaction run as if they came now, with one array around."""
@@ -262,7 +297,7 @@ class RespConnection(asyncio.Protocol):
             return self._transaction.begin() if name == "MULTI" else self._transaction.give_up()
         queued = self._transaction.execute()
         self._commands.extendleft(reversed(queued))
-        self.executing = len(queued)
+        self.executing = len(queued) + 1  # with this one
         return replies.Encoded(b"*%d\r\n" % len(queued))
 
     async def _answer(self, asking: Any) -> None:
@@ -271,23 +306,20 @@ class RespConnection(asyncio.Protocol):
             if self._replies:
                 self._answered = asyncio.get_running_loop().create_future()
                 await self._answered
-            found = await asking
-            if isinstance(found, Ticket):
-                self._replies.append(found)
-            else:
-                self._reply(replies.encode(found, self.version))
+            self._keep(await asking)
         except asyncio.CancelledError:
             if self._transport.is_closing():
                 raise
             self._reply(replies.encode(replies.NULL_ARRAY, self.version))
         except (CommandRefused, Error) as error:
-            self._reply(replies.error(sentence_of(error)))
+            self._refuse(error)
         except Exception as error:
             log.error("a command failed inside the gateway", exc_info=error)
-            self._reply(replies.error("ERR the gateway failed, its log says how"))
+            self._reply(replies.error("ERR the gateway failed, its log says how") * len(self._run_now))
         finally:
             asking.close()
             self._task = None
+            self._count_run()
         self._flush()  # or the reply counts as one that waits, though the peer takes it
         self._run()
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ...storage.batch import Batch, Value
 from ...storage.header_list import pairs_of
 from ...storage.record import NO_HEADERS
-from .refusals import CommandRefused
+from .refusals import CommandRefused, wrong_arity
 
 _ID = re.compile(rb"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 _PART_MAX = (1 << 64) - 1
@@ -89,6 +89,8 @@ def record_of(fields: Sequence[bytes]) -> RecordParts:
     """The record of an entry's fields and values, in turn. Raises CommandRefused."""
     if len(fields) == 2 and fields[0] == b"value":
         return fields[1], None, None
+    if not fields or len(fields) % 2:
+        raise wrong_arity("xadd")
     value, key, headers = None, None, {}
     for name, content in zip(fields[::2], fields[1::2], strict=True):
         if name == b"value" and value is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...broker.errors import UnknownTopic
@@ -25,9 +26,9 @@ from .entries import (
     upper_bound,
 )
 from .places import find, offsets_of
-from .refusals import SYNTAX, CommandRefused, whole, wrong_arity
+from .refusals import SYNTAX, CommandRefused, whole
 from .replies import NULL_ARRAY, Encoded, array
-from .tickets import EntryTicket
+from .tickets import EntryTicket, Tickets
 from .trims import TrimTerms, trim, trim_terms
 
 REPLY_BYTES_MAX = 64 << 20
@@ -51,9 +52,14 @@ LOOK_S = 0.25
 # -- appending -------------------------------------------------------------------------------------------
 
 
-def xadd(session: RespSession, arguments: list[bytes]) -> Any:
+def _before_fields(words: list[bytes]) -> int:
+    """How many words an XADD has before its fields: all where there is no `*`."""
+    return words.index(b"*", 2) + 1 if b"*" in words[2:] else len(words)
+
+
+def xadd(session: RespSession, shared: list[bytes], entries: list[list[bytes]]) -> Any:
     """XADD."""
-    key, *words = arguments
+    key, *words = shared
     create, terms = True, None
     while words and words[0] != b"*":
         option = words[0].upper()
@@ -63,29 +69,27 @@ def xadd(session: RespSession, arguments: list[bytes]) -> Any:
             terms, words = trim_terms(words)
         else:
             _refuse_id(words[0])
-    fields = words[1:]
-    if not fields or len(fields) % 2:
-        raise wrong_arity("xadd")
-    parts = record_of(fields)
+    records = [record_of(fields) for fields in entries]
     if terms is not None and terms.limit is None:
-        return _add_and_trim(session, key, parts, terms, create)
-    found = append(session, key, parts, EntryTicket, create=create)
-    if terms is not None and isinstance(found, EntryTicket):
-        session.door.trims.added(session, key, terms, found)
-    return found
+        return _add_and_trim(session, key, records, terms, create)
+    added = None if terms is None else partial(session.door.trims.added, session, key, terms, len(records))
+    return append(session, key, records, EntryTicket, create=create, added=added)
 
 
-async def _add_and_trim(session: RespSession, key: bytes, parts: RecordParts, terms: TrimTerms, create: bool) -> Any:
-    """Add an entry, and trim the stream when it is there."""
-    found = append(session, key, parts, EntryTicket, create=create)
-    ticket = found if isinstance(found, EntryTicket) else await found
-    if ticket is None:
-        return None
-    await ticket.settled()
-    reply = Encoded(ticket.reply())
-    if not reply.startswith(b"-") and (place := await find(session, key, "manage")) is not None:
+async def _add_and_trim(
+    session: RespSession, key: bytes, records: list[RecordParts], terms: TrimTerms, create: bool
+) -> Any:
+    """Add entries, and trim the stream when they are there."""
+    found = append(session, key, records, EntryTicket, create=create)
+    tickets = found if isinstance(found, Tickets) else await found
+    if not isinstance(tickets, Tickets):
+        return tickets
+    for ticket in tickets:
+        await ticket.settled()
+    added = [ticket.reply() for ticket in tickets]
+    if any(reply.startswith(b"$") for reply in added) and (place := await find(session, key, "manage")) is not None:
         await trim(session.door.link, place, terms)
-    return reply
+    return Encoded(b"".join(added))
 
 
 def _refuse_id(word: bytes) -> None:
@@ -274,7 +278,7 @@ COMMANDS = [
         "XADD", -5, xadd, "streams",
         "XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT n]] * field value [field value ...]",
         "Appends an entry and answers its id; the topic is made if it is not there", "write", (1, 1, 1),
-        ("write", "fast"),
+        ("write", "fast"), shared=_before_fields,
     ),
     Command(
         "XDEL", -3, xdel, "streams", "XDEL key id [id ...]",

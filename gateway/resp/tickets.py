@@ -1,13 +1,17 @@
-"""Replies that wait for a record to be appended.
+"""Replies that wait for records to be appended.
 
-Contract: `reply` is called once the batch is settled. The ids of a batch share what comes before the offset.
+Idea: records that one connection appended one behind the other share a ticket, as far as they share a batch. Their
+replies are written together: they differ only in the offset.
+
+Contract: `reply` is called once the batch is settled.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
-from ...storage.errors import Error
+from ...clients.producing.pending import Pending
 from ..appending import SharedBatch
 from . import replies
 from .refusals import sentence_of
@@ -25,46 +29,70 @@ class _TicketWait:
 
 
 class Ticket:
-    """One record on its way."""
+    """Records on their way: `count` of a batch, from number `first` on."""
 
-    __slots__ = ("batch", "index")
+    __slots__ = ("batch", "count", "first")
 
-    def __init__(self, batch: SharedBatch, index: int) -> None:
+    def __init__(self, batch: SharedBatch, first: int, count: int) -> None:
         self.batch = batch
-        self.index = index
+        self.first = first
+        self.count = count
 
     async def settled(self) -> None:
-        """Wait until it is known what became of the record."""
+        """Wait until it is known what became of the records."""
         waiting = _TicketWait()
         if not self.batch.settled:
             self.batch.tellers[waiting] = None
             await waiting.done
 
     def reply(self) -> bytes:
-        """What the client gets: the record's place, or the error that prevented it."""
-        try:
-            return self._place(*self.batch.place(self.index))
-        except Error as error:
-            return replies.error(sentence_of(error))
+        """What the client gets: for each record its place, or the error that prevented it."""
+        return b"".join([self._outcome(*each) for each in self.batch.outcomes(self.first, self.count)])
 
-    def _place(self, time_ms: int, offset: int) -> bytes:
+    def _outcome(self, pending: Pending, first: int, count: int) -> bytes:
+        error = pending.error
+        if error is not None:
+            return replies.error(sentence_of(error)) * count
+        first += pending.offset
+        return self._places(pending.time_us // 1000, first, first + count)
+
+    def _places(self, time_ms: int, first: int, end: int) -> bytes:
+        """Replies of records at the offsets from `first` on and below `end`."""
         raise NotImplementedError
 
 
-class EntryTicket(Ticket):
-    """Of XADD: the id of the entry."""
+class Tickets(list[Ticket]):
+    """In place of a reply: those of records, in order."""
 
     __slots__ = ()
 
-    def _place(self, time_ms: int, offset: int) -> bytes:
-        id_ = b"%d-%d" % (time_ms, offset)
-        return b"$%d\r\n%b\r\n" % (len(id_), id_)
+
+class EntryTicket(Ticket):
+    """Of XADD: the ids of entries."""
+
+    __slots__ = ()
+
+    def _places(self, time_ms: int, first: int, end: int) -> bytes:
+        found: list[str] = []
+        for offsets in _of_one_length(first, end):
+            start = f"{time_ms}-"
+            head = f"${len(start) + len(str(offsets.start))}\r\n{start}"
+            found += (head, f"\r\n{head}".join(map(str, offsets)), "\r\n")
+        return "".join(found).encode()
 
 
 class OffsetTicket(Ticket):
-    """Of ENQUEUE: the offset."""
+    """Of ENQUEUE: the offsets."""
 
     __slots__ = ()
 
-    def _place(self, time_ms: int, offset: int) -> bytes:
-        return b":%d\r\n" % offset
+    def _places(self, time_ms: int, first: int, end: int) -> bytes:
+        return b":%b\r\n" % "\r\n:".join(map(str, range(first, end))).encode()
+
+
+def _of_one_length(first: int, end: int) -> Iterator[range]:
+    """Numbers from `first` on and below `end`, divided where they get another digit."""
+    while first < end:
+        stop = min(10 ** len(str(first)), end)
+        yield range(first, stop)
+        first = stop

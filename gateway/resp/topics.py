@@ -46,9 +46,9 @@ async def delete(session: RespSession, arguments: list[bytes]) -> Any:
     return Status("OK")
 
 
-def enqueue(session: RespSession, arguments: list[bytes]) -> Any:
+def enqueue(session: RespSession, topic: list[bytes], messages: list[list[bytes]]) -> Any:
     """ENQUEUE."""
-    return append(session, arguments[0], (arguments[1], None, None), OffsetTicket)
+    return append(session, topic[0], [(message, None, None) for (message,) in messages], OffsetTicket)
 
 
 async def _position(session: RespSession, place: TopicPlace, consumer: str) -> int:
@@ -135,7 +135,7 @@ COMMANDS = [
     Command(
         "ENQUEUE", 3, enqueue, "topics", "ENQUEUE topic message",
         "Appends a message and answers its offset; the topic is made if it is not there", "write", (1, 1, 1),
-        ("write", "fast"),
+        ("write", "fast"), shared=lambda words: 2,
     ),
     Command(
         "LISTEN", -3, listen, "topics", "LISTEN topic consumer [count] [AUTO]",

@@ -101,9 +101,9 @@ class TrimsBeside:
         self._added: OrderedDict[bytes, int] = OrderedDict()
         self._running: dict[bytes, asyncio.Task[None]] = {}
 
-    def added(self, session: RespSession, key: bytes, terms: TrimTerms, ticket: Ticket) -> None:
-        """Note an entry that is on its way to a key."""
-        count = self._added.get(key, 0) + 1
+    def added(self, session: RespSession, key: bytes, terms: TrimTerms, count: int, ticket: Ticket) -> None:
+        """Note entries that are on their way to a key, of which `ticket` has the last."""
+        count += self._added.get(key, 0)
         self._added[key] = count
         if count >= NODE and key not in self._running:
             del self._added[key]
@@ -112,7 +112,7 @@ class TrimsBeside:
             self._added.popitem(last=False)
 
     async def _trim(self, session: RespSession, key: bytes, terms: TrimTerms, ticket: Ticket) -> None:
-        """Trim a stream once an entry is there, and with it those before."""
+        """Trim a stream once entries are there, and with them those before."""
         try:
             await ticket.settled()
             place = await find(session, key, "manage")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from penstock.gateway.resp.parsing import INLINE_BYTES_MAX, CommandParser, RequestLimits, words
-from penstock.gateway.resp.requests import RequestReader
+from penstock.gateway.resp.requests import ELEMENTS_MAX, RequestReader
 
 hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
 
@@ -136,7 +137,7 @@ def test_before_trust_the_limits_are_those_it_was_made_with():
 PARTS = [
     b"*1\r\n", b"*2\r\n", b"*3\r\n", b"$1\r\n", b"$3\r\n", b"$0\r\n", b"\r\n", b"\n", b"\r", b"a", b"abc", b"*", b"$",
     b":1\r\n", b"-e\r\n", b"_\r\n", b"#f\r\n", b",1.5\r\n", b"\r\n%1\r\n", b"\r\n~2\r\n", b"*0\r\n", b"*-1\r\n",
-    b"$-1\r\n", b"*1001\r\n", b"*10000000\r\n", b"\r\n>1\r\n", b"\r\n|1\r\n", b"\x00", b" ", b'"', b"'",
+    b"$-1\r\n", b"*2001\r\n", b"*10000000\r\n", b"\r\n>1\r\n", b"\r\n|1\r\n", b"\x00", b" ", b'"', b"'",
     b"PING\r\n", b"*1\r\n$4\r\nPING\r\n", b"*2\r\n$1\r\na\r\n$2\r\nbc\r\n", b"9", b"0", b"-", b"ECHO x\r\n",
 ]  # fmt: skip
 
@@ -149,6 +150,44 @@ def made_up(randomly: random.Random) -> bytes:
         at = randomly.randrange(len(whole))
         parts.insert(0, whole if randomly.random() < 0.5 else whole[:at] + whole[at + 1 :])
     return b"".join(parts)
+
+
+@pytest.mark.parametrize("count", [999, 1000, 1001, 2000])
+def test_many_arguments_go_through_hiredis_however_they_are_cut(count, seed):
+    whole = command(*[b"%d" % number for number in range(count)])
+    stream = whole * 3 + command(b"PING")
+    wanted = CommandParser(LIMITS).feed(stream)
+    assert len(wanted) == 4
+    randomly = random.Random(seed)
+    for _ in range(50):
+        cuts = [0, *sorted(randomly.sample(range(len(stream)), 3)), len(stream)]
+        reader = trusted()
+        assert fed(reader, [stream[start:end] for start, end in pairwise(cuts)]) == wanted
+        assert reader.fast
+
+
+def test_arrays_that_announce_too_much_before_a_command_is_complete_go_to_the_strict_parser():
+    reader = trusted(RequestLimits(arguments=1 << 16, command_bytes=1 << 20))
+    announced = 0
+    while not reader.error:
+        assert reader.feed(b"*60000\r\n" + b"$1\r\na\r\n" * 5) == []
+        announced += 60000
+    assert 1 << 16 < announced < ELEMENTS_MAX + 2 * 60000
+    assert "expected '$'" in reader.error
+
+
+def test_commands_with_many_arguments_do_not_add_up():
+    reader, one = trusted(RequestLimits(arguments=1 << 16, command_bytes=1 << 20)), command(*[b"a"] * 60000)
+    for _ in range(3 * ELEMENTS_MAX // 60000):
+        assert len(reader.feed(one)) == 1
+        assert reader.fast
+
+
+def test_a_nested_array_of_many_is_refused_when_it_is_complete():
+    reader = trusted()
+    assert reader.feed(b"*1001\r\n*1\r\n") == []
+    assert reader.feed(command(b"PING") * 1001) == []
+    assert "expected '$'" in reader.error
 
 
 def test_what_hiredis_returns_as_bytes_passes_for_a_bulk_string():
