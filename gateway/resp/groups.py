@@ -336,7 +336,8 @@ COMMANDS = [
         "XGROUP", -2, xgroup, "groups",
         "XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD n] | SETID key group id|$ [ENTRIESREAD n] "
         "| DESTROY key group | CREATECONSUMER key group consumer | DELCONSUMER key group consumer",
-        "Makes a group of consumers, which begins behind an id or all entries; moves or deletes it; or ends a consumer",
+        "Makes a group of consumers, which begins behind an id or all entries; moves or deletes it; adds or ends "
+        "a consumer",
         "manage",
         (2, 2, 1), ("write",),
     ),

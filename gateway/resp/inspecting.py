@@ -88,7 +88,7 @@ async def _full_consumer(link: BrokerLink, place: TopicPlace, group: str, worker
     pending = (await held(link, place, group, count, worker=worker.name))[0] if worker.pending else []
     seen_us, active_us = _times(worker)
     return {
-        "name": worker.name, "seen-time": max(seen_us, 0) // 1000, "active-time": max(active_us // 1000, -1),
+        "name": worker.name, "seen-time": max(seen_us, 0) // 1000, "active-time": active_us // 1000,
         "pel-count": worker.pending,
         "pel": [
             [await id_of(link, place, each.offset), max(each.given_us, 0) // 1000, each.attempt] for each in pending

@@ -15,7 +15,7 @@ from .output import unavailable_text
 from .positions import MOMENT, POSITION, utc_text
 
 if TYPE_CHECKING:
-    from ..clients import Client, Queue
+    from ..clients import Client, Queue, QueueWorker
     from ..clients.queues.outcomes import Outcome
 
 
@@ -170,11 +170,11 @@ def reset(topic: str, position: Any, partitions: tuple[int, ...], asks: bool, gr
 @queue_group_option
 @with_session
 def workers(topic: str, group: str, session: Invocation) -> None:
-    """List the workers of the queue of TOPIC: how many tasks each holds, and when it was first seen and last active."""
+    """List the workers of the queue of TOPIC, the latest first: how many tasks each holds, and when it was active."""
     import msgspec
 
     with session.connect() as client:
-        found = client.workers(topic, group)
+        found = sorted(client.workers(topic, group), key=_seen, reverse=True)
     if session.output.as_json:
         for worker in found:
             session.output.json(msgspec.to_builtins(worker))
@@ -262,6 +262,12 @@ def _number(text: str) -> Any:
 
 def _counts(held: Any) -> tuple[int, ...]:
     return held.ready, held.in_flight, held.delayed, held.retrying, held.dead_lettered
+
+
+def _seen(worker: QueueWorker) -> datetime:
+    """When a worker was last seen, as far as that is known."""
+    never = datetime.min.replace(tzinfo=UTC)
+    return max(worker.first_seen or never, worker.last_active or never)
 
 
 def _moment_text(moment: datetime | None) -> str | None:

@@ -168,10 +168,14 @@ def test_workers_are_listed_and_forgotten(on: Cli, queue: str) -> None:
     found = on("queue", "forget-worker", queue, "ann", "--yes")
     assert found.text == "worker ann is forgotten; release: 2 tasks\n"
     assert on("queue", "workers", queue, "--json").lines == []
-    on("task", "claim", first, "--worker", "ann", "--force")
+    for worker, id_ in (("bob", second), ("ann", first)):
+        on("task", "claim", id_, "--worker", worker, "--force")
+    assert [each["name"] for each in on("queue", "workers", queue, "--json").lines] == ["ann", "bob"]
+    on("task", "claim", second, "--worker", "cid")
+    assert [each["name"] for each in on("queue", "workers", queue, "--json").lines] == ["cid", "ann", "bob"]
     (line,) = on("queue", "forget-worker", queue, "ann", "--tasks", "reject", "--yes", "--json").lines
     assert (line["worker"], line["tasks"], line["count"]) == ("ann", "reject", 1)
-    assert [state(on, id_) for id_ in (first, second)] == ["dead-lettered", "retrying"]
+    assert [state(on, id_) for id_ in (first, second)] == ["dead-lettered", "leased"]
     assert on("queue", "workers", queue, "--group", "none").code == exits.NOT_FOUND
 
 

@@ -225,8 +225,13 @@ overBoth((over) => {
     const [id = ""] = await added(client, key, "a");
     const group = client.streams.group(key, "g ü");
     await group.create();
+    assert.equal(await group.createConsumer("c ü"), true);
+    assert.equal(await group.createConsumer("c ü"), false);
     assert.deepEqual(values(await group.read("c ü")), ["a"]);
     assert.equal(await group.ack([id]), 1);
+    assert.deepEqual((await group.consumers()).map(({ name, pending }) => [name, pending]), [["c ü", 0]]);
+    assert.equal(await group.deleteConsumer("c ü"), 0);
+    assert.deepEqual(await group.consumers(), []);
     assert.deepEqual((await client.streams.groups(key)).map(({ name }) => name), ["g ü"]);
   });
 
