@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 from msgspec import Struct
 
 from ..clients.aio.driver import AsyncDriver
+from ..clients.producing.arrow_data import ArrowData
 from ..clients.producing.bulk import pieces
 from ..clients.producing.core import ProducerCore
 from ..clients.producing.pending import Pending
@@ -149,7 +150,7 @@ class Appender:
         return batch
 
     async def append_many(
-        self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, partition: int | None
+        self, values: Sequence[bytes | None] | ArrowData, keys: Sequence[bytes | None] | None, partition: int | None
     ) -> list[RecordRun]:
         """Append records in batches of their own, and wait until they are committed. Returns where they are.
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ..broker.errors import UnknownTopic
+from ..clients.producing.arrow_data import ArrowData
 from ..clients.producing.queued import Queued
 from .appending import Appender, RecordRun, SharedBatch
 from .authorization import Principal
@@ -118,10 +119,10 @@ async def append_all(
 
 
 async def append_values(
-    link: BrokerLink, principal: Principal, name: str, values: Sequence[bytes | None],
+    link: BrokerLink, principal: Principal, name: str, values: Sequence[bytes | None] | ArrowData,
     keys: Sequence[bytes | None] | None, partition: int | None, *, create: bool,
 ) -> list[RecordRun]:  # fmt: skip
-    """Append records that have no more than a value and a key. As `append_all`."""
+    """Append records that have no more than a value and a key, or the rows of a table. As `append_all`."""
     places = await _appending(
         link, principal, name, lambda appender: appender.append_many(values, keys, partition), create=create
     )

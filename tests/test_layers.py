@@ -141,7 +141,7 @@ ORDER = {
     "penstock.gateway.http": [
         *("problems", "strict_json", "origins", "authenticating", "operation", "shapes", "formats", "task_shapes"),
         "openapi",
-        *("page", "producing", "queues", "streaming", "tasks", "groups", "topics", "gateway", "table"),
+        *("page", "arrow_bodies", "producing", "queues", "streaming", "tasks", "groups", "topics", "gateway", "table"),
         *("app", "connection", "server", ""),
     ],
     "penstock.gateway.resp": [

@@ -180,7 +180,8 @@ def _times(column: Any, shape: Shape) -> Any:
         )
     try:
         if not pa.types.is_integer(column.type):
-            column = column.cast(pa.timestamp("us", "UTC"), safe=False)
+            nanoseconds = column.type.unit == "ns"  # are cut off; what is coarser may be too far away
+            column = column.cast(pa.timestamp("us", "UTC"), safe=not nanoseconds)
             times = column.cast(pa.int64())
         else:
             times = column.cast(pa.int64())
@@ -198,8 +199,8 @@ def _partitions(column: Any, shape: Shape) -> Any:
 
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise InvalidBatch(f"column 'partition' has type {column.type}; numbers of partitions (int32) belong there")
-    numbers = filled(column.cast(pa.int64()), -1)
-    given = numbers_of(column.drop_null().cast(pa.int64()))
+    column = column.cast(pa.int64(), safe=False)  # what is over 63 bits gets negative
+    numbers, given = filled(column, -1), numbers_of(column.drop_null())
     if len(given) and not 0 <= (worst := int(given.min() if given.min() < 0 else given.max())) < shape.partitions:
         raise UnknownPartition(
             f"topic {shape.topic} has no partition {worst}: it has {shape.partitions}, numbered from 0"

@@ -1,7 +1,7 @@
-"""Appending messages: one, many, lines, or bytes as they are.
+"""Appending messages: one, many, lines, rows of a table, or bytes as they are.
 
 Idea: the media type of the body says what it holds: a message or a list of them as JSON, one on each line as NDJSON,
-a value on each line as plain text, or the bytes of one value.
+a row of a table as an Arrow stream, a value on each line as plain text, or the bytes of one value.
 
 Contract: an acknowledgement means what that of the topic means. An error stops a request with many messages, and those
 before it may be there.
@@ -17,7 +17,8 @@ from msgspec import Meta, Struct
 
 from ..appending import RecordRun
 from ..sending import Outgoing, append_all, append_values
-from .formats import LINES
+from .arrow_bodies import table_of
+from .formats import ARROW, LINES
 from .operation import HEADER, JSON, HttpCall, HttpOperation
 from .problems import Refusal
 from .shapes import MessagePlaces, MessageRun, NewMessage, Partition
@@ -53,17 +54,23 @@ async def produce(call: HttpCall) -> MessagePlaces:
         raise Refusal(413, "too_many_messages", f"a request has at most {MANY} messages: send them in parts")
     if call.content_type in (TEXT, BYTES):
         placed = await _append_bytes(call, name)
+    elif call.content_type == ARROW:
+        placed = await _append_table(call, name)
     else:
         records = await _records(call)
         placed = await append_all(call.link, call.principal, name, records, create=call.door.may_create)
     return _places(placed)
 
 
+def _nothing() -> Refusal:
+    return Refusal(400, "invalid_request", "the body has no message")
+
+
 async def _records(call: HttpCall) -> list[Outgoing]:
     """The messages of a body, decoded in portions. Raises Refusal."""
     each = _each(call)
     if not each:
-        raise Refusal(400, "invalid_request", "the body has no message")
+        raise _nothing()
     partition, found = call.asked.partition, list[Outgoing]()
     for start in range(0, len(each), PORTION):
         if len(each) > PORTION:
@@ -93,6 +100,14 @@ async def _append_bytes(call: HttpCall, name: str) -> Sequence[RecordRun]:
     return await append_values(call.link, call.principal, name, values, keys, partition, create=create)
 
 
+async def _append_table(call: HttpCall, name: str) -> Sequence[RecordRun]:
+    table = table_of(call.body, MANY)
+    if not table.num_rows:
+        raise _nothing()
+    partition = None if "partition" in table.column_names else call.asked.partition
+    return await append_values(call.link, call.principal, name, table, None, partition, create=call.door.may_create)
+
+
 def outgoing(message: NewMessage, partition: int | None) -> Outgoing:
     """A message as a record; `partition` if it does not say its own. Raises InvalidArgument."""
     return Outgoing(
@@ -111,11 +126,13 @@ OPERATIONS = [
     HttpOperation(
         method="POST", path="/api/v1/queues/{queue}/messages", name="produce", tag="messages", handler=produce,
         summary="Append messages to a queue, which is made if it is not there",
-        about="A JSON body is a message or a list of messages, NDJSON has one on each line. Each line of plain text is "
-        "the value of one message. Other bytes are the value of one message, which has those headers of the request "
-        "that begin with `Penstock-Header-`, in lower case. The answer comes when everything is committed: fsynced, "
-        "unless the topic has `commit=written`. Of many messages, those before one that fails may be there.",
-        query=ProduceQuery, takes=(JSON, LINES, TEXT, BYTES), shows=NewMessage | list[NewMessage],
+        about="A JSON body is a message or a list of messages, NDJSON has one on each line. Rows of an Arrow stream "
+        "are messages: the columns are `value` and, where wanted, `key`, `headers`, `timestamp` and "
+        "`partition`. Each line of plain text is the value of one message. Other bytes are the value of one "
+        "message, which has those headers of the request that begin with `Penstock-Header-`, in lower case. "
+        "The answer comes when everything is committed: fsynced, unless the topic has `commit=written`. Of "
+        "many messages, those before one that fails may be there.",
+        query=ProduceQuery, takes=(JSON, LINES, ARROW, TEXT, BYTES), shows=NewMessage | list[NewMessage],
         gives=MessagePlaces, status=201,
     ),
 ]  # fmt: skip

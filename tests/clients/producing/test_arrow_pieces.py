@@ -203,6 +203,8 @@ def test_whether_keys_repeat_is_seen_in_a_sample():
         ({"value": [b"x"], "timestamp": pa.array([2**63], pa.uint64())}, InvalidBatch, "not in 64 bits"),
         ({"value": [b"x"], "timestamp": pa.array([1_600_000_000_000])}, InvalidArgument, "counts no microseconds"),
         ({"value": [b"x", b"y"], "timestamp": pa.array([EVENT_US, EVENT_US * 1000])}, InvalidArgument, "no microsec"),
+        ({"value": [b"x"], "timestamp": pa.array([2**62], pa.timestamp("s"))}, InvalidBatch, "not in 64 bits"),
+        ({"value": [b"x"], "partition": pa.array([2**64 - 1], pa.uint64())}, UnknownPartition, "no partition -1"),
         ({"value": [b"x"], "partition": ["0"]}, InvalidBatch, "column 'partition' has type string"),
         ({"value": [b"x"], "partition": [4]}, UnknownPartition, "topic t has no partition 4: it has 4"),
         ({"value": [b"x", b"y"], "partition": [3, -1]}, UnknownPartition, "no partition -1"),
