@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from math import inf
 from typing import Any, Literal
 
 from . import layout
@@ -48,10 +49,13 @@ class RollingLogs:
     """The logs in one directory. `known` are those that were there when it looked last."""
 
     def __init__(
-        self, path: str, files: Files, commit: Literal["durable", "written"], full_bytes: int | None = None
-    ) -> None:
+        self, path: str, files: Files, commit: Literal["durable", "written"], full_bytes: int | None = None,
+        full_s: float = inf,
+    ) -> None:  # fmt: skip
         files.mkdir(path)
         self._full_bytes = full_bytes or FULL_BYTES
+        self._full_s = full_s
+        self._begun = 0.0  # when the log that is written was made
         self.path = path
         self._commit: Literal["durable", "written"] = commit
         self.known: set[int] = set()
@@ -123,6 +127,8 @@ class RollingLogs:
 
     def writer(self) -> Log:
         """The log to append to."""
+        if self._own is not None and time.monotonic() - self._begun > self._full_s:
+            self.let_go()
         if self._own is not None:
             return self._logs[self._own]
         with patient_lock(f"{self.path}/{layout.LOCK}", self._files):
@@ -133,7 +139,7 @@ class RollingLogs:
             for name in names:
                 if name.startswith(REMOVED):
                     self._files.remove_tree(f"{self.path}/{name}")
-        self._logs[number], self._own, self._written = log, number, 0
+        self._logs[number], self._own, self._written, self._begun = log, number, 0, time.monotonic()
         self.known = self.known | {number}
         return log
 
@@ -148,15 +154,23 @@ class RollingLogs:
         return Log(self._path_of(number), segment_bytes=SEGMENT_BYTES, commit=self._commit)
 
     def append(
-        self, turn: AbstractContextManager[Any], check_open: Callable[[], None], value: Any, **beside: Any
+        self,
+        turn: AbstractContextManager[Any],
+        check_open: Callable[[], None],
+        value: Any,
+        *,
+        beside_bytes: int = 0,
+        **beside: Any,
     ) -> tuple[int, bool]:
         """Append what `Log.append` takes; the place of the last record, and whether the log is full and was ended.
 
+        `beside_bytes` are those of keys and headers.
         `turn` is the caller's lock, which is free while the disk is waited for, so threads share a sync.
         `check_open` raises once the caller has closed.
         """
         many = isinstance(value, list)
         count, size = (len(value), sum(map(len, value))) if many else (1, len(value))
+        size += beside_bytes
         while True:
             with turn:
                 check_open()

@@ -17,12 +17,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from math import inf
 from typing import Any, Literal, Self
 
 import msgspec
 
 from ...storage import forks
-from ...storage.errors import Closed, Error, InvalidBatch
+from ...storage.errors import BatchTooLarge, Closed, Error, InvalidBatch, RecordTooLarge
 from ...storage.files import Files
 from ...storage.header_list import GivenHeaders, HeaderList, checked_headers
 from ...storage.lock import take
@@ -39,7 +40,8 @@ LARGEST = 16 << 20
 """Limit of one record, as of topics that do not say otherwise."""
 
 LOGS = 16
-"""A spool is about so many logs when it is full: the oldest goes as a whole."""
+"""A spool is about so many logs when it is full: the oldest goes as a whole. A log gets records for a sixteenth of
+`max_age`, so that it goes without young ones."""
 
 FORWARDER_TIMEOUT_S = 10.0
 
@@ -110,8 +112,9 @@ class Spool:
     def _open_logs(self) -> None:
         spooled.load(self.path, self._files)
         self._logs = RollingLogs(
-            spooled.records_path(self.path), self._files, "durable", max(self._max_bytes // LOGS, 1)
-        )
+            spooled.records_path(self.path), self._files, "durable", max(self._max_bytes // LOGS, 1),
+            inf if self._max_age_s is None else self._max_age_s / LOGS,
+        )  # fmt: skip
         self._logs.look()
         self._sizes = {number: self._logs.size(number) for number in self._logs.known}
         self._last = max((self._logs.last_place(number) for number in self._logs.known), default=0)
@@ -144,7 +147,7 @@ class Spool:
                 record, is only known when it is forwarded.
             timestamp: event time; None: now.
 
-        Raises: SpoolFull, StorageFull, RecordTooLarge, InvalidBatch.
+        Raises: SpoolFull, StorageFull; RecordTooLarge, also for what is over `max_bytes` by itself, and InvalidBatch.
         """
         given = None if headers is None else checked_headers(headers)
         self._accept(topic, [value], [key], given, timestamp, partition)
@@ -165,6 +168,8 @@ class Spool:
             keys: one per record, None for none.
 
         Returns: how many they were.
+
+        Raises: as `send`; BatchTooLarge when all of them are over `max_bytes`.
         """
         if keys is not None and len(keys) != len(values):
             raise InvalidArgument(f"keys has {len(keys)} entries, values has {len(values)}: give one per record")
@@ -198,12 +203,24 @@ class Spool:
             given[True] = {spooled.ENVELOPE: spooled.packed(envelope)}
         envelopes, contents = [given[value is None] for value in values], [value or b"" for value in values]
         size = sum(map(len, contents)) + beside
+        self._check_size(size, len(contents))
         self._make_room(size)
-        place, _ = self._logs.append(self._turn, self._check_open, contents, keys=keys, headers=envelopes)
+        place, _ = self._logs.append(
+            self._turn, self._check_open, contents, beside_bytes=beside, keys=keys, headers=envelopes
+        )
         with self._turn:
             self._last = max(self._last, place)
             number = place >> OFFSET_BITS
             self._sizes[number] = self._sizes.get(number, 0) + size
+
+    def _check_size(self, size: int, count: int) -> None:
+        """Raise RecordTooLarge or BatchTooLarge for what an empty spool has no room for."""
+        if size <= self._max_bytes:
+            return
+        limit = f"max_bytes={self._max_bytes} of the spool {self.path}"
+        if count == 1:
+            raise RecordTooLarge(f"a record of {size} bytes is over {limit}: raise it, or split the record")
+        raise BatchTooLarge(f"{count} records of {size} bytes are over {limit}: raise it, or send fewer together")
 
     def _make_room(self, size: int) -> None:
         """Have the limits hold. Raises SpoolFull."""
@@ -211,7 +228,7 @@ class Spool:
             self._check_open()
             if self._fits(size) and not self._is_old():
                 return
-            self._look()
+            self._remove_stored()
             while not self._fits(size) or self._is_old(at_once=True):
                 if not self._drops or not self._drop_oldest():
                     self._refuse(size)
@@ -234,22 +251,32 @@ class Spool:
         oldest = self._logs.time_behind(spooled.load(self.path, self._files).stored)
         return oldest is not None and time.time() - oldest > self._max_age_s
 
+    def _remove_stored(self) -> None:
+        """Remove logs of which nothing waits: a forwarder leaves the one that it has come to."""
+        self._look()
+        stored = spooled.load(self.path, self._files).stored
+        for number in [number for number in self._sizes if not self._logs.count_within(number, stored)]:
+            self._remove(number)
+
     def _drop_oldest(self) -> bool:
-        """Drop the oldest log. False where there is none, or it is in the way of a forwarder."""
+        """Drop the oldest log. False where there is none, or it stays."""
         oldest = min(self._sizes, default=None)
         if oldest is None:
             return False
-        if oldest == self._logs.own:
-            self._logs.let_go()
         stored = spooled.load(self.path, self._files).stored
         waiting = self._logs.count_within(oldest, stored)
-        if not self._logs.remove(oldest, lambda: True):
-            return False
-        self._dropped += waiting
-        if waiting:
+        if self._remove(oldest) and waiting:
+            self._dropped += waiting
             log.warning("the spool %s is full: dropped %d records that were not forwarded", self.path, waiting)
+        return oldest not in self._sizes
+
+    def _remove(self, number: int) -> bool:
+        """Remove a log; False where that was not to be done here, perhaps because a forwarder did it first."""
+        if number == self._logs.own:
+            self._logs.let_go()
+        removed = self._logs.remove(number, lambda: True)
         self._look()
-        return True
+        return removed
 
     def _look(self) -> None:
         self._logs.look()

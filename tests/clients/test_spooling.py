@@ -9,7 +9,9 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from penstock.clients.errors import SpoolFull
 from penstock.clients.spooling import forwarding, spooled
 from penstock.clients.spooling.forwarding import Forwarder, keep_forwarding
 from penstock.storage import rolling_logs
-from penstock.storage.errors import AlreadyOpen, Closed, Corrupt, RecordTooLarge
+from penstock.storage.errors import AlreadyOpen, BatchTooLarge, Closed, Corrupt, RecordTooLarge
 from penstock.storage.files import Files
 
 
@@ -183,11 +185,9 @@ def test_one_process_accepts_and_one_forwards(tmp_path):
 def test_a_full_spool_refuses(penstock_client, tmp_path):
     penstock_client.create_topic("t")
     with Spool(tmp_path / "s", max_bytes=10_000) as spool:
-        with pytest.raises(SpoolFull, match="of 10000 bytes: forward it"):
-            spool.send("t", bytes(10_001))
         for _ in range(10):
             spool.send("t", bytes(950))
-        with pytest.raises(SpoolFull):
+        with pytest.raises(SpoolFull, match="of 10000 bytes: forward it"):
             spool.send("t", bytes(950))
         forward_all(tmp_path / "s", penstock_client)
         spool.send("t", bytes(950))
@@ -209,6 +209,73 @@ def test_a_full_spool_drops_the_oldest_if_it_is_told_to(penstock_client, tmp_pat
         assert "is full: dropped" in caplog.text
         forward_all(tmp_path / "s", penstock_client)
     assert stands(penstock_client, "t") == values[status.dropped :]
+
+
+@pytest.mark.parametrize("when_full", ["refuse", "drop_oldest"])
+def test_what_can_never_fit_is_refused_and_drops_nothing(tmp_path, when_full):
+    with Spool(tmp_path / "s", max_bytes=10_000, when_full=when_full) as spool:
+        spool.send_many("t", [bytes(100)] * 50)
+        before = spool.status()
+        with pytest.raises(RecordTooLarge, match="a record of 10001 bytes is over max_bytes=10000 of the spool"):
+            spool.send("t", bytes(10_001))
+        with pytest.raises(RecordTooLarge):
+            spool.send("t", bytes(9_999), key=b"k", headers={"h": b"1"})
+        with pytest.raises(BatchTooLarge, match="11 records of 10010 bytes are over max_bytes=10000 of the spool"):
+            spool.send_many("t", [bytes(910)] * 11)
+        assert spool.status() == before
+        assert (before.waiting, before.dropped) == (50, 0)
+
+
+def test_what_just_fits_is_taken(tmp_path):
+    with Spool(tmp_path / "s", max_bytes=10_000) as spool:
+        spool.send("t", bytes(10_000))
+        assert spool.status().waiting == 1
+
+
+@pytest.mark.parametrize("when_full", ["refuse", "drop_oldest"])
+def test_records_that_were_forwarded_take_no_room(penstock_client, tmp_path, when_full):
+    penstock_client.create_topic("t")
+    with Spool(tmp_path / "s", max_bytes=10_000, when_full=when_full) as spool:
+        for size in (9_000, 100, 9_500, 300, 9_900):
+            spool.send("t", bytes(size))
+            forward_all(tmp_path / "s", penstock_client)
+        assert (spool.status().waiting, spool.status().dropped) == (0, 0)
+    assert [len(value) for value in stands(penstock_client, "t")] == [9_000, 100, 9_500, 300, 9_900]
+
+
+def test_keys_and_headers_fill_a_log_as_values_do(tmp_path):
+    with Spool(tmp_path / "s", max_bytes=16_000, when_full="drop_oldest") as spool:
+        for _ in range(16):
+            spool.send("t", None, key=bytes(500), headers={"h": bytes(500)})
+        assert spool.status().dropped <= 1
+        assert len(list((tmp_path / "s/records").glob("0*"))) >= 15
+
+
+def test_a_log_has_records_of_a_part_of_the_age_so_that_young_ones_are_not_dropped_with_it(tmp_path, monkeypatch):
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep)
+    monkeypatch.setattr(rolling_logs, "time", clock)
+    with Spool(tmp_path / "s", max_age=160, when_full="drop_oldest") as spool:
+        for at, logs in [(0, 1), (10, 1), (10.5, 2), (20.5, 2), (150, 3)]:
+            now[0] = at
+            spool.send("t", b"v")
+            assert len(list((tmp_path / "s/records").glob("0*"))) == logs
+        assert spool._drop_oldest()
+        assert (spool.status().waiting, spool.status().dropped) == (3, 2)
+
+
+def test_a_log_that_a_forwarder_removes_first_makes_room_as_well(tmp_path, monkeypatch):
+    with Spool(tmp_path / "s", max_bytes=1_000, when_full="drop_oldest") as spool:
+        spool.send("t", bytes(900))
+        remove = rolling_logs.RollingLogs.remove
+
+        def too_late(logs: Any, number: int, unneeded: Any) -> bool:
+            remove(logs, number, unneeded)
+            return False
+
+        monkeypatch.setattr(rolling_logs.RollingLogs, "remove", too_late)
+        spool.send("t", bytes(900))
+        assert (spool.status().waiting, spool.status().dropped) == (1, 0)
 
 
 def test_a_begun_chunk_of_which_records_were_dropped_goes_on_behind_it(penstock_client, tmp_path, monkeypatch):
