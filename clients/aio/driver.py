@@ -1,8 +1,10 @@
 """The asyncio shell: drives steps as tasks on one event loop.
 
 Idea: the loop watches the channel's one descriptor and takes whatever arrives in one turn. An outcome wakes the tasks
-that wait for it; all others look again. One timer does what is due between calls: heartbeats, commits, retries. It
-keeps running while nothing earlier is due, so that a send that is answered costs no timer.
+that wait for it; all others look again. The loop calls the callbacks of outcomes soon, and at the latest the end of any
+call does, so that what `flush` waited for was told when it returns. One timer does what is due between calls:
+heartbeats, commits, retries. It keeps running while nothing earlier is due, so that a send that is answered costs no
+timer.
 
 Contract: everything happens on the loop that connected; only the disk of `file://` blocks it.
 """
@@ -10,6 +12,7 @@ Contract: everything happens on the loop that connected; only the disk of `file:
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -50,6 +53,7 @@ class AsyncDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = FOREVER  # on the clock of the connection
         self.nudged = False  # the loop turns soon
+        self._uncalled: deque[Callable[[], None]] = deque()  # callbacks that the loop calls soon
         self._sleepers: ThreadPoolExecutor | None = None
         self._loop.add_reader(connection.channel.fileno(), self._turn)
         self._reads = True
@@ -69,6 +73,8 @@ class AsyncDriver:
                 self._tell_others()
                 self._run_callbacks()
                 self._arm()
+            if self._uncalled:
+                self._call_back()
 
     def do(self, call: Callable[[], T]) -> T:
         """Run what does not wait: on a loop nothing else is in the middle of anything."""
@@ -198,8 +204,20 @@ class AsyncDriver:
     def _run_callbacks(self) -> None:
         if self.connection.finished:
             ready, self.connection.finished = self.connection.finished, []
-            for callback in ready:
-                self._loop.call_soon(callback)
+            self._uncalled += ready
+            self._loop.call_soon(self._call_back)
+
+    def _call_back(self) -> None:
+        """Call what waits for it. Exceptions are reported, not raised in the call that this ends."""
+        while self._uncalled:
+            callback = self._uncalled.popleft()
+            try:
+                callback()
+            except (Exception, asyncio.CancelledError) as error:
+                self._loop.call_exception_handler({"message": f"the callback {callback!r} raised", "exception": error})
+            except BaseException:  # Ctrl-C
+                self._loop.call_soon(self._call_back)
+                raise
 
     def _arm(self) -> None:
         """Have the loop turn when something is due, and every WAIT_MAX_S while anything is waited for."""

@@ -80,8 +80,8 @@ class AsyncSending(TransactionSwitch):
         Args:
             value, key, headers, timestamp, partition, delay, at, priority, dedup: as in `AsyncProducer.send`.
             on_done: called by the loop once for each record that was taken, in the order of the records of a partition,
-                with `penstock.Posted` or the error. What it raises goes to the loop's exception handler. `close`
-                waits for outcomes; a forked child calls none.
+                with `penstock.Posted` or the error. What it raises goes to the loop's exception handler. `flush`
+                and `close` wait for outcomes, and return after the calls; a forked child calls none.
 
         Raises: WindowFull when the window has no room: the record was not taken; wait with `room`. What is wrong with
         a record is raised here, and `on_done` is not called then.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from penstock import Posted, aio
-from penstock.broker.errors import Fenced
+from penstock.broker.errors import Fenced, UnknownTopic
 from penstock.clients import InvalidArgument, WindowFull
 from penstock.clients.embedded.local import LocalChannel
 from penstock.storage.errors import Closed, InvalidBatch, RecordTooLarge
@@ -291,3 +291,98 @@ def test_a_loop_hears_of_its_records_in_order_and_of_what_functions_raise(pensto
 
     asyncio.run(main())
     assert heard == list(range(100))
+
+
+def test_on_a_loop_functions_were_called_when_flush_close_and_the_block_return(penstock_broker, heard):
+    def posted(producer: Any) -> None:
+        heard.clear()
+        for number in range(100):
+            producer.post(b"%d" % number, on_done=heard.append)
+
+    async def main() -> None:
+        async with aio.connect(penstock_broker.url) as client:
+            await client.create_topic("t")
+            producer = await client.producer("t")
+            posted(producer)
+            await producer.flush()
+            assert len(heard) == 100
+            posted(producer)
+            await producer.close()
+            assert len(heard) == 100
+            async with client.producer("t") as producer:
+                posted(producer)
+            assert len(heard) == 100
+            async with client.transaction() as transaction:
+                posted(await transaction.producer("t"))
+            assert len(heard) == 100
+            posted(await client.producer("t"))
+        assert len(heard) == 100
+
+    asyncio.run(main())
+
+
+def test_on_a_loop_flush_that_fails_has_called_the_functions_of_what_was_settled(penstock_broker, heard):
+    async def main() -> None:
+        async with aio.connect(penstock_broker.url) as client:
+            await client.create_topic("t", max_record_bytes=1000)
+            async with client.producer("t") as producer:
+                await client.delete_topic("t")
+                producer.post(b"v", on_done=heard.append)
+                future = await producer.send_nowait(b"v")
+                with pytest.raises(UnknownTopic):
+                    await producer.flush()
+                assert [type(error) for error in heard] == [UnknownTopic]
+                assert isinstance(await asyncio.wait_for(_error(future), 10), UnknownTopic)
+
+    asyncio.run(main())
+
+
+async def _error(future: Any) -> Any:
+    try:
+        return await future
+    except UnknownTopic as error:
+        return error
+
+
+def test_on_a_loop_what_a_function_raises_in_flush_is_reported_and_not_raised(penstock_broker, heard):
+    async def main() -> None:
+        reported: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, told: reported.append(told["exception"]))
+
+        def cancelled(outcome: Any) -> None:
+            raise asyncio.CancelledError
+
+        async with aio.connect(penstock_broker.url) as client:
+            await client.create_topic("t", partitions=2)
+            async with client.producer("t") as producer:
+                producer.post(b"0", on_done=lambda outcome: 1 / 0, partition=0)
+                producer.post(b"1", on_done=cancelled, partition=1)
+                producer.post(b"2", on_done=heard.append, partition=1)
+                await producer.flush()
+                assert len(heard) == 1
+        assert {type(error) for error in reported} == {ExceptionGroup, asyncio.CancelledError}
+
+    asyncio.run(main())
+
+
+def test_on_a_loop_a_function_that_posts_is_not_called_inside_of_itself(penstock_broker, heard):
+    async def main() -> None:
+        async with aio.connect(penstock_broker.url) as client:
+            await client.create_topic("t")
+            async with client.producer("t") as producer:
+                inside = []
+
+                def again(outcome: Any) -> None:
+                    assert not inside
+                    inside.append(outcome)
+                    heard.append(outcome.offset)
+                    if len(heard) < 50:
+                        producer.post(b"v", on_done=again)
+                    inside.clear()
+
+                producer.post(b"v", on_done=again)
+                while len(heard) < 50:
+                    await producer.flush()
+
+    asyncio.run(main())
+    assert heard == list(range(50))
