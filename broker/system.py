@@ -13,6 +13,8 @@ import signal
 
 _PR_SET_PDEATHSIG = 1
 _GC_THRESHOLD = 50_000
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 1 << 20
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -38,6 +40,16 @@ def set_file_limit(most: int = 0) -> int:
     wanted = min(most, hard) if most else hard
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted
+
+
+def return_large_blocks() -> None:
+    """Have the C library give memory of `_LARGE_BYTES` and more back to the system when it is freed.
+
+    It would keep such blocks, up to 32 MiB each, after the first one was freed.
+    """
+    mallopt = getattr(_libc, "mallopt", None)  # of glibc
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def calm_collector() -> None:

@@ -12,6 +12,7 @@ from ..storage.errors import AcceptedLoss, Corrupt, MissingCodec, NewerFormat
 from ..storage.record import Record
 from ..transport.messages import (
     AlterTopic,
+    Answer,
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
@@ -250,12 +251,11 @@ class FetchQuestion(Question):
         self, connection: Connection, topic: bytes, partition: int, offset: int, wait_ms: int,
         max_bytes: int = READ_BYTES,
     ) -> None:  # fmt: skip
-        super().__init__(
-            connection, lambda request: Fetch(request, topic, partition, offset, -1, max_bytes, wait_ms), self._keep
-        )
+        super().__init__(connection, lambda request: Fetch(request, topic, partition, offset, -1, max_bytes, wait_ms))
         self.batches = b""
 
-    def _keep(self, answer: object) -> None:
+    def answered(self, answer: Answer) -> None:  # no `then`: a cycle would keep the batches until garbage is collected
+        super().answered(answer)
         self.batches = bytes(self._connection.payload)
 
 

@@ -30,14 +30,15 @@ class Asked(Question):
 
     def __init__(self, driver: AsyncDriver, make: Callable[[int], Message], late: Late | None = None) -> None:
         """`late` gets an answer that comes when the future was cancelled."""
-        super().__init__(driver.connection, make, self._keep)
+        super().__init__(driver.connection, make)
         self.arrived: asyncio.Future[tuple[Answer, bytes]] = asyncio.get_running_loop().create_future()
         self._late = late
         driver.connection.post(self)
         if not driver.nudged:
             driver.nudge()
 
-    def _keep(self, answer: Answer) -> None:
+    def answered(self, answer: Answer) -> None:  # no `then`: a cycle would keep the batches until garbage is collected
+        super().answered(answer)
         if not self.arrived.done():
             self.arrived.set_result((answer, bytes(self._connection.payload)))
         elif self._late is not None:

@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..broker.system import calm_collector, set_file_limit
+from ..broker.system import calm_collector, return_large_blocks, set_file_limit
 from ..clients.aio.driver import AsyncDriver
 from ..clients.opening import open_connection
 from ..transport.url import Url
 from . import libraries
 from .config import GatewayConfig
 from .connections import AllConnections
+from .holding import HeldBytes
 from .link import BrokerLink
 from .tls import server_context
 from .users import Users
@@ -43,22 +44,26 @@ class GatewayDoor(Protocol):
         ...
 
 
-def _resp(link: BrokerLink, every: AllConnections, users: Users | None, config: GatewayConfig) -> GatewayDoor:
+def _resp(
+    link: BrokerLink, every: AllConnections, held: HeldBytes, users: Users | None, config: GatewayConfig
+) -> GatewayDoor:
     from .resp.server import RespDoor
 
     tls = server_context(config.tls_certificate, config.tls_key)
-    return RespDoor(link, every, users=users, may_create=config.may_create, tls=tls)
+    return RespDoor(link, every, held, users=users, may_create=config.may_create, tls=tls)
 
 
-def _http(link: BrokerLink, every: AllConnections, users: Users | None, config: GatewayConfig) -> GatewayDoor:
+def _http(
+    link: BrokerLink, every: AllConnections, held: HeldBytes, users: Users | None, config: GatewayConfig
+) -> GatewayDoor:
     for library in ("httptools", "starlette", "uvicorn"):
         libraries.load(library)
     from .http.server import HttpDoor
 
-    return HttpDoor(link, every, users=users, config=config)
+    return HttpDoor(link, every, held, users=users, config=config)
 
 
-DOORS: dict[str, Callable[[BrokerLink, AllConnections, Users | None, GatewayConfig], GatewayDoor]] = {
+DOORS: dict[str, Callable[[BrokerLink, AllConnections, HeldBytes, Users | None, GatewayConfig], GatewayDoor]] = {
     "resp": _resp,
     "http": _http,
 }
@@ -78,7 +83,7 @@ async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[di
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in STOPS:
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    every = AllConnections(max(set_file_limit() - OWN_DESCRIPTORS, 1))
+    held, every = HeldBytes(), AllConnections(max(set_file_limit() - OWN_DESCRIPTORS, 1))
     connection = open_connection(config.url, timeout=config.timeout_s, name="gateway", clock=time.monotonic)
     link = BrokerLink(AsyncDriver(connection))
     try:
@@ -86,9 +91,10 @@ async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[di
         doors, bound = [], {}
         try:
             for name, urls in config.addresses().items():
-                doors.append(DOORS[name](link, every, users, config))
+                doors.append(DOORS[name](link, every, held, users, config))
                 bound[name] = await doors[-1].open(urls)
             calm_collector()
+            return_large_blocks()
             ready({"event": "ready", **bound, "broker": config.url, "pids": {"gateway": os.getpid()}})
             await stop.wait()
         finally:

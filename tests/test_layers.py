@@ -115,6 +115,7 @@ ORDER = {
             "authorization",
             "users",
             "turns",
+            "holding",
             "config",
             "tls",
             "lingering",

@@ -129,11 +129,12 @@ class _ClaimQuestion(Question):
     """Keeps the records of the answer, and when it came."""
 
     def __init__(self, connection: Connection, asked: Claim) -> None:
-        super().__init__(connection, partial(_numbered, asked), self._keep)
+        super().__init__(connection, partial(_numbered, asked))
         self.payload = b""
         self.began = self._asked_at = connection.clock()
 
-    def _keep(self, answer: Answer) -> None:
+    def answered(self, answer: Answer) -> None:  # as of FetchQuestion
+        super().answered(answer)
         self.payload = bytes(self._connection.payload)
         self.began = self._connection.arrived_at(self._asked_at)
 

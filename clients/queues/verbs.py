@@ -456,11 +456,12 @@ class _DeadQuestion(Question):
         self, connection: Connection, topic: Topic, group: str, number: int, offset: int, most: int, reason: str
     ) -> None:
         super().__init__(
-            connection, lambda request: ListDead(request, topic.topic, group, number, offset, most, reason), self._keep
+            connection, lambda request: ListDead(request, topic.topic, group, number, offset, most, reason)
         )
         self.payload = b""
 
-    def _keep(self, answer: Answer) -> None:
+    def answered(self, answer: Answer) -> None:  # as of FetchQuestion
+        super().answered(answer)
         self.payload = bytes(self._connection.payload)
 
 

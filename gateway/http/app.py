@@ -3,8 +3,8 @@
 Idea: one endpoint per path, which holds the rows of its methods. Starlette routes paths, and everything else is here,
 because its requests and responses cost as much as the work itself.
 
-Contract: an answer that is an error has a Problem as its body. Bodies and replies of all requests together stay
-within `HELD_BYTES_MAX`. This module alone knows Starlette.
+Contract: an answer that is an error has a Problem as its body. Bodies and replies are within the bound of
+holding.py. This module alone knows Starlette.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from starlette.routing import Route, Router
 
 from ...storage.errors import Error
 from ..authorization import ANYONE
+from ..holding import TOO_MUCH, HeldBytes
 from .authenticating import principal_of
 from .operation import HEADER, JSON, ClientLeft, HttpCall, HttpGateway, HttpOperation, Reply, Streamed
 from .origins import check_host, check_origin
@@ -27,9 +28,6 @@ from .problems import Problem, Refusal, problem_of, status_of
 from .strict_json import StrictDecoder
 
 log = logging.getLogger("penstock.gateway")
-
-HELD_BYTES_MAX = 256 << 20
-"""Bodies and replies in memory, of all requests."""
 
 PART_BYTES = 256 << 10
 """A reply leaves in such parts, each when the client has read most of the one before."""
@@ -46,24 +44,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _encode = msgspec.json.Encoder().encode
-
-
-class HeldBytes:
-    """What all requests hold in memory."""
-
-    def __init__(self, most: int = HELD_BYTES_MAX) -> None:
-        self._left = most
-
-    def take(self, size: int) -> int:
-        """Hold so much more. Returns it. Raises Refusal."""
-        if size > self._left:
-            raise Refusal(429, "too_busy", "the gateway holds as many bytes of requests as it may: try again")
-        self._left -= size
-        return size
-
-    def give(self, size: int) -> None:
-        """Hold so much less."""
-        self._left += size
 
 
 class HttpPath:
@@ -109,7 +89,7 @@ class HttpPath:
             if isinstance(found, Streamed):
                 return found
             reply = found if isinstance(found, Reply) else _json(row, found)
-            held[0] += self._held.take(len(reply.body))
+            held[0] += self._take(len(reply.body))
             return reply
         except ClientLeft:
             raise
@@ -151,22 +131,25 @@ class HttpPath:
             if size > self._body_bytes:
                 raise self._too_large()
             if row.takes:
-                held[0] += self._held.take(len(part))
+                held[0] += self._take(len(part))
                 parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _take(self, size: int) -> int:
+        """Hold so much more. Returns it. Raises Refusal."""
+        if not self._held.take(size):
+            raise Refusal(429, "too_busy", f"{TOO_MUCH}: try again")
+        return size
 
     def _too_large(self) -> Refusal:
         return Refusal(413, "body_too_large", f"a body has at most {self._body_bytes} bytes: send it in parts")
 
 
-def application(
-    door: HttpGateway, rows: Sequence[HttpOperation], body_bytes: int, held: HeldBytes | None = None
-) -> Any:
+def application(door: HttpGateway, rows: Sequence[HttpOperation], body_bytes: int, held: HeldBytes) -> Any:
     """The ASGI application of a table of operations."""
     paths = dict.fromkeys(row.path for row in rows)
-    holding = held or HeldBytes()
     routes = [
-        Route(path, HttpPath(door, holding, [row for row in rows if row.path == path], body_bytes)) for path in paths
+        Route(path, HttpPath(door, held, [row for row in rows if row.path == path], body_bytes)) for path in paths
     ]
     router = Router(routes, redirect_slashes=False, default=_not_found)
     if not door.origins:

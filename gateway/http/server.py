@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 from ...transport.url import Url
 from ..config import GatewayConfig
 from ..connections import SWEEP_S, AllConnections, Connections
+from ..holding import HeldBytes
 from ..link import BrokerLink
 from ..listening import Listeners
 from ..tls import server_context
@@ -37,7 +38,9 @@ REFUSAL = refusal(503, "too_busy", "the gateway has as many connections as it ma
 class HttpDoor:
     """See the module. Also what handlers see of it (operation.py, HttpGateway)."""
 
-    def __init__(self, link: BrokerLink, every: AllConnections, *, users: Users | None, config: GatewayConfig) -> None:
+    def __init__(
+        self, link: BrokerLink, every: AllConnections, held: HeldBytes, *, users: Users | None, config: GatewayConfig
+    ) -> None:
         self.link = link
         self.users = users
         self.may_create = config.may_create
@@ -48,7 +51,7 @@ class HttpDoor:
         self.page = page(TABLE)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a peer's mistake is no event
         self._config = Config(
-            application(self, TABLE, self._body_bytes()), http=HttpConnection, ws="none", lifespan="off",
+            application(self, TABLE, self._body_bytes(), held), http=HttpConnection, ws="none", lifespan="off",
             log_config=None, access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=IDLE_S,
         )  # fmt: skip
         self._config.load()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Sequence
 from typing import Any
 
 from .command import Command, RespSession
@@ -170,10 +171,15 @@ SETTINGS = {
 """What CONFIG GET answers: how Redis would be configured to behave like this."""
 
 
+NAMES_MAX = 256
+"""Of COMMAND and CONFIG, which look at each while other connections wait."""
+
+
 def config(session: RespSession, arguments: list[bytes]) -> Any:
     """CONFIG."""
     if arguments[0].upper() != b"GET" or len(arguments) < 2:
         raise CommandRefused("CONFIG is GET only: settings are those of the broker and its topics")
+    _bound(arguments)
     patterns = [pattern.decode("latin-1").lower() for pattern in arguments[1:]]
     return {
         name: value for name, value in SETTINGS.items() if any(fnmatch.fnmatchcase(name, each) for each in patterns)
@@ -197,6 +203,7 @@ def command(session: RespSession, arguments: list[bytes]) -> Any:
     if not arguments:
         return [_row(row) for row in table.values()]
     what, names = arguments[0].upper(), [name.decode("latin-1").upper() for name in arguments[1:]]
+    _bound(names)
     if what == b"COUNT":
         return len(table)
     if what == b"LIST":
@@ -206,6 +213,11 @@ def command(session: RespSession, arguments: list[bytes]) -> Any:
     if what == b"DOCS":
         return {name.lower(): _docs(table[name]) for name in names or table if name in table}
     raise CommandRefused(f"unknown subcommand of COMMAND: {what[:32].decode('latin-1')}")
+
+
+def _bound(names: Sequence[Any]) -> None:
+    if len(names) > NAMES_MAX:
+        raise CommandRefused(f"there are {len(names)} names, and {NAMES_MAX} is the most")
 
 
 def _row(row: Command) -> list[Any]:

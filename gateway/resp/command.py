@@ -22,7 +22,9 @@ from msgspec import Struct
 
 from ..appending import Told
 from ..authorization import Operation, Principal, authorize
+from ..holding import HeldBytes
 from ..link import BrokerLink
+from ..turns import Turns
 from ..users import Users
 from .refusals import CommandRefused
 
@@ -60,6 +62,8 @@ class Door(Protocol):
     users: Users | None
     may_create: bool
     trims: Any  # TrimsBeside
+    turns: Turns
+    held: HeldBytes
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """What INFO says, by section."""
@@ -90,6 +94,10 @@ class RespSession(Protocol):
 
     def reset(self) -> None:
         """Be as a new connection."""
+        ...
+
+    def hold(self, size: int) -> None:
+        """Know that the reply to come grows by so much. Raises CommandRefused if there is no room for it."""
         ...
 
     def blocks(self, waits: bool) -> None:

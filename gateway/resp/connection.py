@@ -24,10 +24,11 @@ from ...storage.errors import Error
 from ..appending import Told
 from ..authorization import ANYONE, Principal
 from ..connections import Connections
+from ..holding import TOO_MUCH
 from ..lingering import linger
 from . import replies
 from .command import Command, Door
-from .parsing import RequestLimits
+from .parsing import ARGUMENT_BYTES, PORTION, RequestLimits
 from .refusals import CommandRefused, sentence_of, wrong_arity
 from .requests import RequestReader
 from .tickets import Tickets
@@ -36,10 +37,16 @@ from .transactions import QueuedCommands
 log = logging.getLogger("penstock.gateway")
 
 BEFORE_AUTH = RequestLimits(arguments=16, command_bytes=16 << 10)
-ARGUMENTS_MAX = 1 << 16
+ARGUMENTS_MAX = 8_192
+
+AT_ONCE = 64
+"""Arguments that the strict parser looks at when they arrive; further ones wait for a turn of the loop."""
 
 OUT_BYTES_MAX = 1 << 20
 """Replies that wait for a peer to read before its commands wait."""
+
+COMMAND_BYTES = 3 * ARGUMENT_BYTES
+"""What a command that waits takes about."""
 
 FLUSH_BYTES = 64 << 10
 """Replies are handed to the socket when there are so many, and whenever there are no more commands."""
@@ -88,6 +95,7 @@ class RespConnection(asyncio.Protocol):
         self._run_now: list[list[bytes]] = []  # the commands that run, or ran last
         self._alone = 0  # so many of the next commands share no run
         self._replies: deque[Any] = deque()
+        self._reading = 0  # bytes of the reply to come
         self._out_bytes = 0  # of replies, those of tickets left out
         self._is_full = False  # more of them wait than commands may go on for
         self._transaction = QueuedCommands(command_bytes)
@@ -111,8 +119,31 @@ class RespConnection(asyncio.Protocol):
         self._connections.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self._commands += self._requests.feed(data)
+        self._commands += self._requests.feed(data, AT_ONCE)
+        if self._requests.more:
+            self._wait_for_turn()
         self._run()
+        self._time_command()
+
+    def _wait_for_turn(self) -> None:
+        """Go on parsing, when it is this connection's turn."""
+        turns = self.door.turns
+        if turns.take():
+            self._parse_on()
+        else:
+            turns.wait(self._parse_on)
+
+    def _parse_on(self) -> None:
+        if self._transport.is_closing() or self._sends_on:
+            return
+        self._commands += self._requests.feed(b"", PORTION)
+        if self._requests.more:
+            self.door.turns.wait(self._parse_on)
+        self._run()
+        self._time_command()
+
+    def _time_command(self) -> None:
+        """Give the peer its time to complete a command, or take that away."""
         if self.principal is not None and not self._unread:
             if self._requests.between_commands:
                 self._cut_at = NEVER
@@ -130,6 +161,7 @@ class RespConnection(asyncio.Protocol):
         if self._task is not None:
             self._task.cancel()
         self._connections.closed(self)
+        self.door.held.holds(self, 0)
 
     def pause_writing(self) -> None:
         self._unread, self._cut_at = True, time.monotonic() + READ_S
@@ -170,8 +202,30 @@ class RespConnection(asyncio.Protocol):
         """See Told: a batch with tickets of this connection is settled."""
         self._flush()
         self._finish()
+        self.door.held.holds(self, self.held())
         if self._is_full:
             asyncio.get_running_loop().call_soon(self._run)  # later: this may be inside of a command
+
+    def held(self) -> int:
+        """See ByteHolder."""
+        waiting = self._out_bytes + self._transport.get_write_buffer_size()
+        return waiting + self._requests.held + self._transaction.size + COMMAND_BYTES * len(self._commands)
+
+    def shed(self) -> bool:
+        """See ByteHolder. One whose command runs stays, and that command is refused where it needs more."""
+        if self._task is not None:
+            return False
+        log.warning("cut off %s: %s, and this connection held %d", self.peer, TOO_MUCH, self.held())
+        self._commands.clear()
+        self._requests.forget()
+        if self._replies or self._transport.get_write_buffer_size():  # it does not read
+            self.cut()
+            return True
+        self._last = self._sends_on = True
+        self._reply(replies.error(f"ERR {TOO_MUCH}: this connection held the most"))
+        self._flush()
+        self._finish()
+        return True
 
     # -- what handlers do (see RespSession) -----------------------------------------------------------------------
 
@@ -181,6 +235,11 @@ class RespConnection(asyncio.Protocol):
     def authenticated(self, principal: Principal) -> None:
         self.principal, self._cut_at = principal, NEVER
         self._requests.trust(self._limits)
+
+    def hold(self, size: int) -> None:
+        if not self.door.held.take(size):
+            raise CommandRefused(f"{TOO_MUCH}: try again, or ask for fewer with COUNT")
+        self._reading += size
 
     def reset(self) -> None:
         self.version, self.name = 2, b""
@@ -212,8 +271,9 @@ class RespConnection(asyncio.Protocol):
             self._reply(replies.error(f"ERR {self._requests.error}"))
             self._last = self._sends_on = True
         self._flush()
-        self._read(not (commands or self._unread or self._is_full or self._last))
+        self._read(not (commands or self._unread or self._is_full or self._last or self._requests.more))
         self._finish()
+        self.door.held.holds(self, self.held())
 
     def _read(self, wanted: bool) -> None:
         """Read from the peer, or let it wait. One that has nothing to run is read, so that its end is noticed."""
@@ -236,6 +296,7 @@ class RespConnection(asyncio.Protocol):
         else:
             if inspect.iscoroutine(found):
                 self._task = asyncio.get_running_loop().create_task(self._answer(found))
+                self._task.add_done_callback(lambda _: found.close())  # also when it was cancelled before it began
                 return
             self._keep(found)
         self._count_run()
@@ -317,9 +378,10 @@ class RespConnection(asyncio.Protocol):
             log.error("a command failed inside the gateway", exc_info=error)
             self._reply(replies.error("ERR the gateway failed, its log says how") * len(self._run_now))
         finally:
-            asking.close()
             self._task = None
             self._count_run()
+            self.door.held.give(self._reading)
+            self._reading = 0
         self._flush()  # or the reply counts as one that waits, though the peer takes it
         self._run()
 
@@ -350,6 +412,8 @@ class RespConnection(asyncio.Protocol):
     def _finish(self) -> None:
         """Close when that was to be done and everything is answered."""
         if not self._last or self._replies or self._task is not None or self._commands:
+            return
+        if self._requests.more and not self._sends_on:
             return
         if self._sends_on:
             self._cut_at = NEVER

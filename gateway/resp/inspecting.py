@@ -36,8 +36,8 @@ async def xinfo(session: RespSession, arguments: list[bytes]) -> Any:
 
 async def _stream(session: RespSession, place: TopicPlace, words: list[bytes]) -> Any:
     link = session.door.link
-    first = await entries(link, place, place.first, place.end, 1)
-    last = await last_entries(link, place, place.first, place.end, 1)
+    first = await entries(session, place, place.first, place.end, 1)
+    last = await last_entries(session, place, place.first, place.end, 1)
     ids = [_id_of(entry[0]) if entry else b"0-0" for entry in (first, last)]
     facts = {
         "length": await length(link, place), "radix-tree-keys": 1, "radix-tree-nodes": 2,
@@ -46,7 +46,7 @@ async def _stream(session: RespSession, place: TopicPlace, words: list[bytes]) -
     }  # fmt: skip
     queues = await link.client.queues(place.topic.name)
     if len(words) > 1:
-        return {**facts, **await _full(link, place, queues, _count(words[1:]))}
+        return {**facts, **await _full(session, place, queues, _count(words[1:]))}
     ends = [Encoded(each[0]) if each else None for each in (first, last)]
     return {**facts, "groups": len(queues), "first-entry": ends[0], "last-entry": ends[1]}
 
@@ -58,8 +58,8 @@ def _count(words: list[bytes]) -> int:
     return whole(words[2], "COUNT") or LISTED_MAX if len(words) == 3 else FULL_COUNT
 
 
-async def _full(link: BrokerLink, place: TopicPlace, queues: list[Queue], count: int) -> Any:
-    found = await entries(link, place, place.first, place.end, count)
+async def _full(session: RespSession, place: TopicPlace, queues: list[Queue], count: int) -> Any:
+    link, found = session.door.link, await entries(session, place, place.first, place.end, count)
     return {
         "entries": [Encoded(each) for each in found],
         "groups": [await _full_group(link, place, queue, count) for queue in queues],

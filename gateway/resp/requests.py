@@ -19,7 +19,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from .parsing import CommandParser, RequestLimits
+from .parsing import PORTION, CommandParser, RequestLimits
 
 _ARRAY = re.compile(rb"\*[+-]?([0-9]{4,6})")
 _VALUE = re.compile(rb"\$[+-]?[0-9]{7}")
@@ -58,11 +58,22 @@ class RequestReader:
         self._open = bytearray()
         self._taken = 0
         self._announced = 0  # elements of large arrays in `_open`, about
+        self._repeated = 0  # commands that the strict parser is to find once more
 
     @property
     def error(self) -> str:
         """What was wrong with the last bytes, after which nothing more can be understood."""
         return "" if self._strict is None else self._strict.error
+
+    @property
+    def more(self) -> bool:
+        """Whether there are bytes that were not looked at yet: `feed` nothing to go on."""
+        return self._strict is not None and self._strict.more
+
+    @property
+    def held(self) -> int:
+        """About how many bytes of commands that are not complete there are."""
+        return 2 * len(self._open) + 8 * self._announced if self._strict is None else self._strict.held
 
     @property
     def between_commands(self) -> bool:
@@ -74,20 +85,25 @@ class RequestReader:
         """Whether hiredis has the bytes that come next, unless they are unusual."""
         return self._strict is None
 
+    def forget(self) -> None:
+        """Drop what was fed."""
+        self._strict, self._reader, self._announced = CommandParser(self._limits), None, 0
+        self._open.clear()
+
     def trust(self, limits: RequestLimits) -> None:
         """Raise the limits and allow hiredis, for the bytes that come next."""
         self._limits, self._trusted = limits, True
         if self._strict is not None:
             self._strict.allow(limits)
 
-    def feed(self, data: bytes) -> list[list[bytes]]:
-        """The commands that `data` completes."""
+    def feed(self, data: bytes, most: int = PORTION) -> list[list[bytes]]:
+        """The commands that `data` completes; the strict parser looks at `most` arguments."""
         if self._strict is not None:
             if not (self._trusted and self._strict.between_commands and data[:1] == b"*"):
-                return self._strict.feed(data)
+                return self._feed_strictly(self._strict, data, most)
             self._strict, self._reader = None, self._new_reader(notEnoughData=_INCOMPLETE)
         if self._is_unusual(data):
-            return self._fall_back(data)
+            return self._fall_back(data, most)
         commands: list[list[bytes]] = []
         cut = data.rfind(b"\r\n*") + 2  # where the last command probably begins
         parts = [data[:cut], data[cut:]] if cut > 1 else [data]
@@ -95,9 +111,9 @@ class RequestReader:
             try:
                 self._parse(part, commands)
             except self._errors:
-                return commands + self._fall_back(b"".join(parts[number:]))
+                return commands + self._fall_back(b"".join(parts[number:]), most)
         if len(self._open) > self._limits.command_bytes:
-            return commands + self._fall_back(b"")
+            return commands + self._fall_back(b"", most)
         return commands
 
     def _is_unusual(self, data: bytes) -> bool:
@@ -131,10 +147,18 @@ class RequestReader:
             self._open.clear()
             self._taken = self._announced = 0
 
-    def _fall_back(self, data: bytes) -> list[list[bytes]]:
+    def _fall_back(self, data: bytes, most: int) -> list[list[bytes]]:
         """Go on with the strict parser; what was returned already is parsed again and dropped."""
-        taken, self._taken, self._announced = self._taken, 0, 0
+        self._repeated, self._taken, self._announced = self._taken, 0, 0
         self._strict, self._reader = CommandParser(self._limits), None
-        found = self._strict.feed(bytes(self._open) + data)
+        found = self._feed_strictly(self._strict, bytes(self._open) + data, most)
         self._open.clear()
-        return found[taken:]
+        return found
+
+    def _feed_strictly(self, parser: CommandParser, data: bytes, most: int) -> list[list[bytes]]:
+        found = parser.feed(data, most)
+        if self._repeated:
+            known = min(self._repeated, len(found))
+            self._repeated -= known
+            del found[:known]
+        return found

@@ -18,6 +18,7 @@ from ...transport.url import Url
 from .. import libraries
 from ..authorization import Principal
 from ..connections import SWEEP_S, AllConnections, Connections
+from ..holding import HeldBytes
 from ..link import BrokerLink
 from ..listening import Listeners
 from ..users import Users
@@ -40,10 +41,12 @@ class RespDoor:
     """See the module. Also what handlers see of it (command.py, Door)."""
 
     def __init__(
-        self, link: BrokerLink, every: AllConnections, *, users: Users | None, may_create: bool,
+        self, link: BrokerLink, every: AllConnections, held: HeldBytes, *, users: Users | None, may_create: bool,
         tls: ssl.SSLContext | None,
     ) -> None:  # fmt: skip
         self.link = link
+        self.turns = link.turns
+        self.held = held
         self.users = users
         self.may_create = may_create
         self.trims = TrimsBeside()
@@ -71,6 +74,7 @@ class RespDoor:
     def _look(self) -> None:
         """Cut off the connections that are overdue."""
         self._connections.look()
+        self.held.look()
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look)
 
     def facts(self) -> dict[str, dict[str, Any]]:

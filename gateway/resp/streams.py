@@ -114,30 +114,32 @@ async def length(link: BrokerLink, place: TopicPlace) -> int:
     return place.end - place.first - sum(map(len, await deleted(link, place, place.first, place.end)))
 
 
-async def entries(link: BrokerLink, place: TopicPlace, start: int, end: int, count: int | None) -> list[bytes]:
+async def entries(session: RespSession, place: TopicPlace, start: int, end: int, count: int | None) -> list[bytes]:
     """The entries from offset `start` on and below `end`, `count` at most, encoded."""
-    found: list[bytes] = []
+    link, found = session.door.link, list[bytes]()
     size = 0
     end = min(end, place.end)
     hidden = await deleted(link, place, start, end)
     async for batch in read(link, place, start, end, FETCH_BYTES if count is None or count > FEW else FEW_BYTES):
         some = encoded_entries(batch, start, end, None if count is None else count - len(found), hidden)
         found += some
+        some_bytes = sum(map(len, some))
+        session.hold(some_bytes)
         if len(found) == count:
             return found
-        size += sum(map(len, some))
+        size += some_bytes
         if size > REPLY_BYTES_MAX:
             raise CommandRefused(f"the entries are over {REPLY_BYTES_MAX} bytes: ask for fewer with COUNT")
     return found
 
 
-async def last_entries(link: BrokerLink, place: TopicPlace, start: int, end: int, count: int | None) -> list[bytes]:
+async def last_entries(session: RespSession, place: TopicPlace, start: int, end: int, count: int | None) -> list[bytes]:
     """As `entries`, from the last one on."""
     found: list[bytes] = []
     while end > start and (count is None or len(found) < count):
         window = WINDOW if count is None else min(WINDOW, count - len(found))
         begin = max(start, end - window)
-        found += reversed(await entries(link, place, begin, end, None))
+        found += reversed(await entries(session, place, begin, end, None))
         if sum(map(len, found)) > REPLY_BYTES_MAX:
             raise CommandRefused(f"the entries are over {REPLY_BYTES_MAX} bytes: ask for fewer with COUNT")
         end = begin
@@ -180,7 +182,7 @@ async def _range(
     link = session.door.link
     start, end = await offset_at(link, place, *lower), await offset_at(link, place, *upper)
     found = last_entries if backwards else entries
-    return Encoded(array(await found(link, place, start, end, count)))
+    return Encoded(array(await found(session, place, start, end, count)))
 
 
 async def xrange(session: RespSession, arguments: list[bytes]) -> Any:
@@ -239,7 +241,7 @@ async def _xread(
                 continue
             if number not in starts:
                 starts[number] = await _start(link, place, texts[number], ids[number])
-            read_ = await entries(link, place, starts[number], place.end, count)
+            read_ = await entries(session, place, starts[number], place.end, count)
             if read_:
                 found.append((keys[number], Encoded(array(read_))))
         if found:

@@ -73,7 +73,9 @@ async def listen(session: RespSession, arguments: list[bytes]) -> Any:
     end, found, following = min(start + count, place.end), [], start
     async for batch in read(link, place, start, end, FETCH_BYTES):
         first = batch.first_at(start)
-        found += batch.values()[first : batch.first_at(end)]
+        some = batch.values()[first : batch.first_at(end)]
+        session.hold(sum(map(len, filter(None, some))))
+        found += some
         following = min(batch.end_offset, end)
     if advances and following > start:
         await move(link, place.topic, consumer, {place.partition: following})

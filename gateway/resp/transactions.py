@@ -26,6 +26,11 @@ class QueuedCommands:
         self._bytes = 0
         self._broken = False
 
+    @property
+    def size(self) -> int:
+        """About how many bytes are kept."""
+        return self._bytes
+
     def takes(self, name: str) -> bool:
         """Whether a command is to be kept rather than run."""
         return self._kept is not None and name not in _OWN

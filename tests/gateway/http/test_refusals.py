@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 from penstock.broker import errors as broker_errors
 from penstock.clients import errors as client_errors
-from penstock.gateway.http.app import HeldBytes, application
+from penstock.gateway.holding import HeldBytes
+from penstock.gateway.http.app import application
 from penstock.gateway.http.operation import JSON, HttpCall, HttpGateway, HttpOperation, Reply
-from penstock.gateway.http.problems import PHRASES, Problem, Refusal, problem_of, status_of
+from penstock.gateway.http.problems import PHRASES, Problem, problem_of, status_of
 from penstock.storage import errors
 from penstock.transport import errors as transport_errors
 
@@ -131,16 +132,6 @@ def test_what_is_too_large_is_413(http, key):
     assert http.post(path, json={"value": "x" * 1000}).status_code == 201
     refused(http.post(path, content=b"x" * (33 << 20), headers=JSON_BODY), 413, "body_too_large")
     assert http.get("/health").status_code == 200  # on the same connection
-
-
-def test_what_all_requests_hold_in_memory_is_bounded():
-    held = HeldBytes(10)
-    assert held.take(6) == 6
-    with pytest.raises(Refusal) as refusal:
-        held.take(5)
-    assert (refusal.value.status, refusal.value.problem.retryable) == (429, True)
-    held.give(6)
-    assert held.take(10) == 10
 
 
 def test_each_request_gives_back_what_it_held():

@@ -107,14 +107,14 @@ def connection_with_users(monkeypatch) -> Any:
     from penstock.gateway.resp import connection as module
     from penstock.gateway.resp.requests import RequestReader
 
-    from .test_connection import FakeDoor, Transport
+    from .test_connection import OPEN, FakeDoor, Transport
 
     class Guarded(FakeDoor):
         users = object()
 
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
     requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
-    connection, transport = module.RespConnection(Guarded(), 1, requests, 1 << 20, lambda _: None), Transport()
+    connection, transport = module.RespConnection(Guarded(), 1, requests, 1 << 20, OPEN), Transport()
     connection.connection_made(transport)
     return connection, transport, 100.0, module.AUTH_S
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 from penstock.gateway.connections import AllConnections, Connections
+from penstock.gateway.holding import HeldBytes
 from penstock.gateway.resp import connection as module
 from penstock.gateway.resp.command import Command, RespSession
 from penstock.gateway.resp.connection import COMMAND_S, OUT_BYTES_MAX, READ_S, RespConnection
 from penstock.gateway.resp.requests import RequestReader
 from penstock.gateway.resp.table import TABLE
+from penstock.gateway.turns import Turns
 
 hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
 
@@ -74,6 +76,8 @@ class FakeDoor:
     users = None
     table = TABLE
     may_create = True
+    turns = Turns()
+    held = HeldBytes()
 
 
 @pytest.fixture
@@ -120,7 +124,7 @@ def test_replies_larger_than_the_questions_stop_the_rest(connected):
             connection.pause_writing()
 
     transport.write = write
-    connection.data_received(b"COMMAND\r\n" * 10_000)
+    connection.data_received(b"*1\r\n$7\r\nCOMMAND\r\n" * 10_000)
     assert sum(written) < 2 * OUT_BYTES_MAX
     assert not transport.reads
 
@@ -197,6 +201,136 @@ def test_what_is_no_request_is_answered_once_and_ends_the_connection(connected, 
     assert (transport.ended, transport.closed, transport.reads) == (True, False, True)
 
 
+LARGE = b"*8000\r\n$4\r\nECHO\r\n$6\r\n*99999\r\n" + b"$1\r\na\r\n" * 7998
+
+
+def test_large_arrays_of_many_connections_are_parsed_one_portion_a_turn(clock, monkeypatch):
+    looked: list[int] = []
+    feed = RequestReader.feed
+
+    def counted(reader: RequestReader, data: bytes, most: int = 0) -> list[list[bytes]]:
+        looked[-1] += most if reader.more or data else 0
+        return feed(reader, data, most)
+
+    monkeypatch.setattr(RequestReader, "feed", counted)
+
+    async def run() -> None:
+        peers = []
+        for _ in range(20):
+            requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
+            peers.append((RespConnection(FakeDoor(), 1, requests, 1 << 20, OPEN), Transport()))
+            peers[-1][0].connection_made(peers[-1][1])
+            looked.append(0)
+            peers[-1][0].data_received(LARGE + b"PING\r\n")
+            assert looked[-1] <= module.AT_ONCE + module.PORTION
+            assert not peers[-1][1].reads
+        while not all(transport.out for _, transport in peers):
+            looked.append(0)
+            await asyncio.sleep(0)
+            assert looked[-1] <= module.PORTION
+        for _, transport in peers:
+            assert transport.out == b"-ERR wrong number of arguments for 'echo' command\r\n+PONG\r\n"
+            assert transport.reads
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("end", ["lost", "drained", "quit"])
+def test_a_connection_may_end_before_all_of_it_is_parsed(connected, end):
+    connection, transport = connected
+
+    async def run() -> None:
+        connection.data_received(LARGE * 2 + b"QUIT\r\n" + LARGE)
+        if end == "lost":
+            transport.close()
+            connection.connection_lost(None)
+        elif end == "drained":
+            connection.drain()
+        while not (transport.closed or transport.ended):
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert transport.out.count(b"\r\n") == (0 if end == "lost" else 3)
+
+
+def another() -> tuple[RespConnection, Transport]:
+    requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
+    connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, OPEN), Transport()
+    connection.connection_made(transport)
+    return connection, transport
+
+
+@pytest.fixture
+def bound(monkeypatch) -> HeldBytes:
+    held = HeldBytes(1 << 20)
+    monkeypatch.setattr(FakeDoor, "held", held)
+    return held
+
+
+def test_a_command_that_is_not_complete_is_held_and_the_largest_gives_way(clock, bound):
+    small, large, last = another(), another(), another()
+
+    async def run() -> None:
+        small[0].data_received(b"*2\r\n$4\r\nECHO\r\n$300000\r\n" + b"x" * 200_000)
+        large[0].data_received(b"*2\r\n$4\r\nECHO\r\n$600000\r\n" + b"x" * 300_000)
+        assert large[1].out == b""
+        last[0].data_received(b"*2\r\n$4\r\nECHO\r\n$9000\r\n" + b"x" * 9000)
+        last[0].data_received(b"\r\n")
+        assert last[1].out.startswith(b"$9000\r\n")
+        last[0].data_received(b"*2\r\n$4\r\nECHO\r\n$900000\r\n" + b"x" * 100_000)
+        assert b"as many bytes of its clients as it may" in large[1].out
+        assert large[1].ended
+        assert large[0].held() == 0 < small[0].held()
+
+    asyncio.run(run())
+    assert (small[1].out, small[1].ended) == (b"", False)
+
+
+def test_replies_that_a_peer_does_not_read_are_held_and_it_is_cut_off(clock, bound):
+    (slow, socket), (other, theirs) = another(), another()
+    socket.get_write_buffer_size = lambda: 900_000
+    slow.data_received(b"*1\r\n$4\r\nPING\r\n")
+    assert not socket.closed
+    other.data_received(b"*2\r\n$4\r\nECHO\r\n$600000\r\n" + b"x" * 100_000)
+    assert socket.closed
+    slow.connection_lost(None)
+    assert not theirs.closed
+    assert bound.take((1 << 20) - other.held())
+
+
+def test_what_a_peer_reads_is_not_held_any_more(clock, bound):
+    slow, socket = another()
+    socket.get_write_buffer_size = lambda: 900_000
+    slow.data_received(b"*1\r\n$4\r\nPING\r\n")
+    assert bound._left == (1 << 20) - 900_000
+    socket.get_write_buffer_size = lambda: 0
+    bound.look()
+    assert bound._left == 1 << 20
+
+
+def test_a_reply_that_there_is_no_room_for_is_refused_and_given_back(connected, bound):
+    connection, transport = connected
+
+    async def run() -> None:
+        async def large(session: RespSession, arguments: list[bytes]) -> bytes:
+            for _ in range(int(arguments[0])):
+                session.hold(100_000)
+                assert not connection.shed()
+            return b"done"
+
+        connection._table = {"LARGE": Command("LARGE", 2, large, "streams", "LARGE", "Large")}
+        connection.data_received(b"LARGE 11\r\nLARGE 10\r\n")
+        while transport.out.count(b"\r\n") < 3:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert transport.out.startswith(b"-ERR the gateway holds as many bytes")
+    assert transport.out.endswith(b"ask for fewer with COUNT\r\n$4\r\ndone\r\n")
+    assert bound._left == 1 << 20
+
+
 def test_quit_ends_it_and_what_comes_behind_does_not_run(connected):
     connection, transport = connected
     ends(connection, b"QUIT\r\nPING\r\n")
@@ -264,7 +398,7 @@ def test_a_large_reply_that_the_peer_takes_at_once_stops_nothing(connected, behi
 def test_a_transaction_is_bounded(connected):
     connection, transport = connected
     connection.data_received(b"MULTI\r\n")
-    connection.data_received(b"PING\r\n" * 20_000)
+    connection.data_received(b"*1\r\n$4\r\nPING\r\n" * 20_000)
     assert b"a transaction has 1048576 bytes at most" in transport.out
     connection.data_received(b"EXEC\r\n")
     assert transport.out.endswith(b"-EXECABORT Transaction discarded because of previous errors.\r\n")

@@ -27,7 +27,12 @@ def trusted(limits: RequestLimits = LIMITS) -> RequestReader:
 
 
 def fed(parser: CommandParser | RequestReader, pieces: Iterable[bytes]) -> list[list[bytes]]:
-    return [each for piece in pieces for each in parser.feed(piece)]
+    found = []
+    for piece in pieces:
+        found += parser.feed(piece)
+        while parser.more:
+            found += parser.feed(b"")
+    return found
 
 
 def bytewise(data: bytes) -> list[bytes]:
@@ -63,6 +68,39 @@ def test_every_cut_of_a_stream_gives_the_same_commands():
     for first in range(len(data)):
         for second in range(first, len(data)):
             assert fed(trusted(), [data[:first], data[first:second], data[second:]]) == commands
+
+
+def test_a_call_looks_at_so_many_arguments_as_it_is_told():
+    parser = CommandParser(LIMITS)
+    commands = [[str(number).encode() for number in range(1500)], [b"*1234\r\n"], [b"C"], [b"D"]]
+    data = b"".join(map(bytes, (command(*each) for each in commands))) + b'PING "x"\r\nPING\r\n'
+    found, calls = parser.feed(data, 100), 1
+    while parser.more:
+        assert not parser.between_commands
+        some = parser.feed(b"", 100)
+        found += some
+        calls += 1
+    assert found == [*commands, [b"PING", b"x"], [b"PING"]]
+    assert calls == 16
+    assert parser.between_commands
+
+
+def test_what_is_left_to_be_looked_at_comes_before_what_is_fed_next():
+    data = b"".join(command(b"a", str(number).encode()) for number in range(100))
+    parser = CommandParser(LIMITS)
+    found = parser.feed(data, 10) + parser.feed(data, 10)
+    while parser.more:
+        found += parser.feed(b"", 7)
+    assert found == [[b"a", str(number).encode()] for number in range(100)] * 2
+
+
+def test_a_large_inline_command_counts_as_many_arguments():
+    parser = CommandParser(LIMITS)
+    line = b"x " * 1000 + b"\n"
+    assert len(parser.feed(line * 3, 100)) == 1
+    assert parser.more
+    assert len(parser.feed(b"", 200)) == 2
+    assert not parser.more
 
 
 def test_inline_commands_come_between_others(parser):
@@ -156,7 +194,7 @@ def made_up(randomly: random.Random) -> bytes:
 def test_many_arguments_go_through_hiredis_however_they_are_cut(count, seed):
     whole = command(*[b"%d" % number for number in range(count)])
     stream = whole * 3 + command(b"PING")
-    wanted = CommandParser(LIMITS).feed(stream)
+    wanted = fed(CommandParser(LIMITS), [stream])
     assert len(wanted) == 4
     randomly = random.Random(seed)
     for _ in range(50):
