@@ -6,7 +6,7 @@ from ..transport.messages import Stage
 from .client import Client, connect
 from .consumer import Consumer
 from .consuming.columnar import Columns
-from .descriptions import End, Group, GroupPartition, Member, Partition, Topic, TopicEnds
+from .descriptions import Committed, End, Group, GroupPartition, Member, Partition, Topic, TopicEnds
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut, WindowFull
 from .producer import Producer, Staging, Transaction
 from .producing.pending import Future, Posted
@@ -30,7 +30,7 @@ from .working.leases import SettleFuture
 __all__ = [
     "Posted", "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Stage", "Staging", "Transaction",
-    "Columns", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
+    "Columns", "Committed", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",
     "Queue", "QueuePartition", "QueueWorker", "Schedule", "TaskInfo",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut", "WindowFull",

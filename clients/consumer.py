@@ -116,17 +116,18 @@ class Consumer:
 
     # -- places -----------------------------------------------------------------------------------------
 
-    def commit(self, positions: Mapping[int, int] | None = None) -> None:
+    def commit(self, positions: Mapping[int, int] | None = None, *, note: str = "") -> None:
         """Commit the group's cursor, at the topic's level: everything handed out so far, or `positions`.
 
         Args:
             positions: next offsets by partition.
+            note: up to 4 KiB that stand beside the cursors it moves, until they move again (`Client.committed`).
 
         Raises: NoGroup; Fenced when a partition went to another member, who reads those records again.
         """
         core = self._core
         core.check_open()
-        self._driver.run(core.commit(positions, core.connection.deadline()))
+        self._driver.run(core.commit(positions, note, core.connection.deadline()))
 
     def seek(self, to: int | datetime | Literal["earliest", "latest"], *, partition: int | None = None) -> None:
         """Continue elsewhere.

@@ -74,6 +74,13 @@ class End(msgspec.Struct, frozen=True):
     term: int
 
 
+class Committed(msgspec.Struct, frozen=True):
+    """A group's cursor in one partition: the next offset it reads, and the note that its reader left."""
+
+    offset: int
+    note: str
+
+
 class TopicEnds(msgspec.Struct, frozen=True):
     """The bounds of one topic's partitions, by number."""
 

@@ -61,7 +61,7 @@ from .queue_messages import (
     TaskState,
     Workers,
 )  # fmt: skip
-from .range_messages import AskEnds, BeginGroup, Begun, End, Ends, Known, Measure, Measured, Span
+from .range_messages import AskCursors, AskEnds, BeginGroup, Begun, Cursors, End, Ends, Known, Measure, Measured, Span
 from .removal_messages import DeletedRecords, DeleteRecords, ListDeleted, Trim, TrimmedPartition, TrimmedTopic, TrimRule
 from .transaction_messages import (
     AskTransaction,
@@ -395,6 +395,7 @@ class Position(Struct, array_like=True, frozen=True, gc=False):
     partition: Count
     offset: Int64
     epoch: Count
+    note: str = ""  # kept beside the cursor until it moves again
 
 
 class Commit(Message, tag=50, frozen=True):
@@ -479,7 +480,7 @@ Request = (
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
     | ListPending | ListWorkers | SetWorker | Claim
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
-    | DeleteRecords | ListDeleted
+    | DeleteRecords | ListDeleted | AskCursors
 )  # fmt: skip
 """Messages from a client."""
 
@@ -488,6 +489,6 @@ Answer = (
     | Deliver | Evicted | Groups | StatsReply
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | PendingRecords | Workers
-    | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic | DeletedRecords
+    | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic | DeletedRecords | Cursors
 )  # fmt: skip
 """Messages from a broker."""

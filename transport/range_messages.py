@@ -80,6 +80,23 @@ class BeginGroup(Message, tag=114, frozen=True):
     positions: Listed[tuple[Count, Count]]  # (partition, offset)
 
 
+class AskCursors(Message, tag=129, frozen=True):
+    """Cursors of a group with their notes, from a partition on. Answered by Cursors."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    partition: Count = 0
+
+
+class Cursors(Message, tag=130, frozen=True):
+    """Cursors, in the order of partitions; ask again from `next_partition` on, which is -1 at the end."""
+
+    request: Count
+    cursors: list[tuple[Count, Count, str]]  # (partition, offset, note)
+    next_partition: Int64 = -1
+
+
 class Begun(Message, tag=115, frozen=True):
     """The positions of the group, whichever client began it: (offset, term before it) by partition."""
 

@@ -114,17 +114,18 @@ class AsyncConsumer:
 
     # -- places -----------------------------------------------------------------------------------------
 
-    async def commit(self, positions: Mapping[int, int] | None = None) -> None:
+    async def commit(self, positions: Mapping[int, int] | None = None, *, note: str = "") -> None:
         """Commit the group's cursor, at the topic's level: everything handed out so far, or `positions`.
 
         Args:
             positions: next offsets by partition.
+            note: up to 4 KiB that stand beside the cursors it moves, until they move again (`AsyncClient.committed`).
 
         Raises: NoGroup; Fenced when a partition went to another member, who reads those records again.
         """
         core = self._core
         core.check_open()
-        await self._driver.run(core.commit(positions, core.connection.deadline()))
+        await self._driver.run(core.commit(positions, note, core.connection.deadline()))
 
     async def seek(self, to: int | datetime | Literal["earliest", "latest"], *, partition: int | None = None) -> None:
         """Continue elsewhere.

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from ...storage.batch import Batch
 from ..arguments.quantities import Duration, Size, Start
 from ..connection.delivery import Delivery, range_ways
-from ..descriptions import TopicEnds
+from ..descriptions import Committed, TopicEnds
 from ..ranges.known_topics import KnownTopics
 from ..ranges.range import RangeCore, Wanted, column_names
 from ..ranges.verbs import RangeVerbs, topic_id
@@ -81,17 +81,23 @@ class AsyncRangeClient:
         return await self._driver.run(self._range_verbs.begin_group(topic, group, positions, id))
 
     async def commit_group(
-        self, topic: str, group: str, positions: Mapping[int, int], *, id: str | None = None
+        self, topic: str, group: str, positions: Mapping[int, int], *, note: str = "", id: str | None = None
     ) -> None:
         """Move cursors of `group` on `topic`; a new group is made.
 
         Args:
             positions: offsets by partition.
+            note: up to 4 KiB that stand beside these cursors until they move again.
             id: of the topic; one that was deleted and made again is UnknownTopic.
 
         Raises: GroupActive while it has members.
         """
-        await self._driver.run(self._range_verbs.commit_group(topic, group, positions, id))
+        await self._driver.run(self._range_verbs.commit_group(topic, group, positions, note, id))
+
+    async def committed(self, topic: str, group: str) -> dict[int, Committed]:
+        """The cursors of `group` on `topic` by partition, with their notes; of those that were moved."""
+        found = await self._driver.run(self._range_verbs.committed(topic, group))
+        return {partition: Committed(offset, note) for partition, offset, note in found}
 
     @reads
     async def range(

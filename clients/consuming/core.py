@@ -28,7 +28,7 @@ from ..errors import NoGroup
 from .columnar import Convert
 from .feed import Feed
 from .handout import Handout
-from .places import done_with, explicit, seek_to, targets
+from .places import done_with, explicit, noted, seek_to, targets
 from .read_terms import ReadTerms
 from .session_life import ConsumerOptions, SessionLife
 
@@ -332,10 +332,10 @@ class ConsumerCore:
 
     # -- committing ---------------------------------------------------------------------------------------
 
-    def commit(self, positions: Mapping[int, int] | None, deadline: float) -> Steps[None]:
+    def commit(self, positions: Mapping[int, int] | None, note: str, deadline: float) -> Steps[None]:
         """Make the cursor durable: exactly what was handed out, or explicit next offsets."""
         self._check_group()
-        yield from self._in_a_session(lambda session: self._commit(session, positions, deadline), deadline)
+        yield from self._in_a_session(lambda session: self._commit(session, positions, note, deadline), deadline)
         lost, self._kept = [p for p, (done, at) in self._kept.items() if at > done], {}
         if lost and positions is None:
             self.check_open()
@@ -344,9 +344,11 @@ class ConsumerCore:
                 "before this commit: what was handed out of them since the last one is read again"
             )
 
-    def _commit(self, session: ConsumerSession, positions: Mapping[int, int] | None, deadline: float) -> Steps[None]:
+    def _commit(
+        self, session: ConsumerSession, positions: Mapping[int, int] | None, note: str, deadline: float
+    ) -> Steps[None]:
         self._note()
-        wanted = session.to_commit() if positions is None else explicit(session, positions)
+        wanted = noted(session.to_commit() if positions is None else explicit(session, positions), note)
         if not wanted:
             return
         self._wanted = {position.partition: position.offset for position in wanted}

@@ -8,6 +8,8 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping
 
+from msgspec import structs
+
 from ...transport.consumer_session import ConsumerSession
 from ...transport.messages import Position, SeekTo
 from ..errors import InvalidArgument, NotAssigned
@@ -29,6 +31,11 @@ def targets(session: ConsumerSession, place: int, offsets: list[int] | None, par
 def seek_to(session: int, partition: int, offset: int, request: int) -> SeekTo:
     """The message of a seek."""
     return SeekTo(request, session, partition, offset)
+
+
+def noted(positions: list[Position], note: str) -> list[Position]:
+    """The same positions with a note."""
+    return [structs.replace(position, note=note) for position in positions] if note else positions
 
 
 def explicit(session: ConsumerSession, positions: Mapping[int, int]) -> list[Position]:

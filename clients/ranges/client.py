@@ -11,7 +11,7 @@ from ...storage.batch import Batch
 from ..arguments.quantities import Duration, Size, Start
 from ..connection.delivery import Delivery, range_ways
 from ..connection.driver import Driver
-from ..descriptions import TopicEnds
+from ..descriptions import Committed, TopicEnds
 from .iterating import each_batch_of_range
 from .known_topics import KnownTopics
 from .range import RangeCore, Wanted, column_names
@@ -79,16 +79,24 @@ class RangeClient:
         """
         return self._driver.run(self._range_verbs.begin_group(topic, group, positions, id))
 
-    def commit_group(self, topic: str, group: str, positions: Mapping[int, int], *, id: str | None = None) -> None:
+    def commit_group(
+        self, topic: str, group: str, positions: Mapping[int, int], *, note: str = "", id: str | None = None
+    ) -> None:
         """Move cursors of `group` on `topic`; a new group is made.
 
         Args:
             positions: offsets by partition.
+            note: up to 4 KiB that stand beside these cursors until they move again.
             id: of the topic; one that was deleted and made again is UnknownTopic.
 
         Raises: GroupActive while it has members.
         """
-        self._driver.run(self._range_verbs.commit_group(topic, group, positions, id))
+        self._driver.run(self._range_verbs.commit_group(topic, group, positions, note, id))
+
+    def committed(self, topic: str, group: str) -> dict[int, Committed]:
+        """The cursors of `group` on `topic` by partition, with their notes; of those that were moved."""
+        found = self._driver.run(self._range_verbs.committed(topic, group))
+        return {partition: Committed(offset, note) for partition, offset, note in found}
 
     def range(
         self,

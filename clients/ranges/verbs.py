@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...transport.messages import (
+    AskCursors,
     AskEnds,
     BeginGroup,
     Begun,
     Commit,
+    Cursors,
     Done,
     Ends,
     FindOffsets,
@@ -111,10 +113,27 @@ class RangeVerbs:
         )
         return dict(enumerate(answer.positions))
 
-    def commit_group(self, name: str, group: str, positions: Mapping[int, int], id_: str | None) -> Steps[None]:
+    def committed(self, name: str, group: str) -> Steps[list[tuple[int, int, str]]]:
+        """Cursors with their notes."""
+        deadline, found, first = self.connection.deadline(), list[tuple[int, int, str]](), 0
+        topic, what = (yield from self._id(name, None, deadline)), f"reading the cursors of group {group}"
+        while first >= 0:
+            answer = yield from self.connection.ask(
+                lambda request, first=first: AskCursors(request, topic, group, first),
+                Cursors,
+                deadline=deadline,
+                what=what,
+            )
+            found += answer.cursors
+            first = answer.next_partition
+        return found
+
+    def commit_group(
+        self, name: str, group: str, positions: Mapping[int, int], note: str, id_: str | None
+    ) -> Steps[None]:
         """Move cursors of a group without members."""
         deadline = self.connection.deadline()
-        given = [Position(partition, offset, 0) for partition, offset in positions.items()]
+        given = [Position(partition, offset, 0, note) for partition, offset in positions.items()]
         topic = yield from self._id(name, id_, deadline)
         yield from self.connection.ask(
             lambda request: Commit(request, 0, topic, group, given),

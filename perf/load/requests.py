@@ -74,7 +74,9 @@ def _most_of_streams(on: Subjects) -> dict[type, list[m.Request]]:
         m.Leave: [m.Leave(1, 1)],
         m.Commit: [
             m.Commit(1, 0, wide, "c", positions), m.Commit(1, 0, narrow, "d", [m.Position(0, 0, 0)] * LIST_MAX),
+            m.Commit(1, 0, narrow, "d", [m.Position(0, 0, 0, "n" * 40)] * LIST_MAX),
         ],
+        m.AskCursors: [m.AskCursors(1, wide, "c")],
         m.ListGroups: [m.ListGroups(1), m.ListGroups(1, wide)],
         m.ResetGroup: [m.ResetGroup(1, wide, "c", 1, []), m.ResetGroup(1, wide, "c", 1, many)],
         m.DeleteGroup: [m.DeleteGroup(1, wide, "no")],
@@ -169,6 +171,7 @@ def usual(on: Subjects) -> dict[type, list[m.Request]]:
         m.SeekTo: [m.SeekTo(1, on.session, 0, 0)],
         m.Leave: [m.Leave(1, 1)],
         m.Commit: [m.Commit(1, 0, narrow, "c", [m.Position(0, number, 0)]) for number in range(64)],
+        m.AskCursors: [m.AskCursors(1, narrow, "c")],
         m.ListGroups: [m.ListGroups(1, narrow)],
         m.ResetGroup: [m.ResetGroup(1, narrow, "c", -1, [])],
         m.DeleteGroup: [m.DeleteGroup(1, narrow, "no")],

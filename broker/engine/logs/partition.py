@@ -210,9 +210,10 @@ class Partition:
         if not 0 <= offset <= self.end:
             raise OutOfBounds(f"offset {offset} of {self!r} cannot be committed: 0 to its end {self.end} can")
 
-    def move_cursor(self, group: str, offset: int, waiter: Waiter | None = None) -> None:
+    def move_cursor(self, group: str, offset: int, waiter: Waiter | None = None, note: str = "") -> None:
         """Propose a group's cursor, which was checked."""
-        self.propose(fx.CursorMoved(group, offset), waiter, replaces=("cursor", group))
+        effect = fx.CursorNoted(group, offset, note) if note else fx.CursorMoved(group, offset)
+        self.propose(effect, waiter, replaces=("cursor", group))
 
     def set_owner(self, group: str, member: str, start: int, waiter: Waiter) -> int:
         """Propose a new owner. `start` counts while the group has neither cursor nor start. Returns the epoch.

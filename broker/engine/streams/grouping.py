@@ -10,27 +10,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....transport.messages import (
+    AskCursors,
     Commit,
+    Cursors,
     DeleteGroup,
     Done,
     Group,
     GroupPartition,
     Groups,
     ListGroups,
+    Position,
     ResetGroup,
 )  # fmt: skip
-from ...errors import GroupActive, UnknownGroup, UnknownSession
+from ...errors import GroupActive, InvalidRequest, UnknownGroup, UnknownSession
 from ..logs.partition import FIND_STEPS, check_time
 from ..logs.topics import Topic, Topics
 from ..ports import Handlers, Now, Payload, Peer, Port, Work
 from ..queues.topic_queues import check_no_queue
+from ..tables.groups import NOTHING
 from ..tables.names import check_name
 from ..turns.portions import spread
 from ..turns.replies import Gather
 from .sessions import Session, Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from ..logs.partition import Partition
     from ..turns.roster import Roster
@@ -44,12 +48,20 @@ GATHERED = 64
 """Positions that are read in one step, before any partition is looked at."""
 
 
+NOTE_BYTES_MAX = 4096
+"""Of the note beside a cursor."""
+
+CURSORS_BYTES = 1 << 20
+"""Notes of one answer, about."""
+
+
 class Grouping:
     """Handlers of everything that concerns one group."""
 
     def __init__(self, topics: Topics, sessions: Sessions, port: Port) -> None:
         self.handlers: Handlers = {
             Commit: self.commit, ListGroups: self.list, ResetGroup: self.reset, DeleteGroup: self.delete,
+            AskCursors: self.cursors,
         }  # fmt: skip
         self._topics = topics
         self._sessions = sessions
@@ -60,27 +72,46 @@ class Grouping:
         """Move cursors. Raises Fenced, OutOfBounds, GroupActive."""
         topic, group = self._topics.get(message.topic), message.group
         wanted: dict[int, int] = {}
+        notes: dict[int, str] = {}
         if not message.session:
             check_name("group", group)
             check_idle(self._memberships, topic, group)
             check_no_queue(topic, group)
             for looks, position in enumerate(message.positions, 1):
-                wanted[position.partition] = position.offset
+                wanted[position.partition], notes[position.partition] = position.offset, _note(position)
                 if looks % GATHERED == 0:
                     yield
-            yield from self._move_idle(peer, message.request, topic, group, wanted)
+            yield from self._move_idle(peer, message.request, topic, group, wanted, notes)
             return
         session, epochs = self._session(peer, message, topic, now), dict[int, int]()
         for looks, position in enumerate(message.positions, 1):
             topic.partition(position.partition).proposed.groups.check(group, session.member, position.epoch)
             wanted[position.partition], epochs[position.partition] = position.offset, position.epoch
+            notes[position.partition] = _note(position)
             if looks % LOOKS == 0:
                 yield
 
         def check(partition: Partition) -> None:
             partition.proposed.groups.check(group, session.member, epochs[partition.number])
 
-        yield from self._move(peer, message.request, topic, group, wanted, check)
+        yield from self._move(peer, message.request, topic, group, wanted, check, notes)
+
+    def cursors(self, peer: Peer, message: AskCursors, payload: Payload, now: Now) -> Work:
+        """Cursors with their notes, in answers of bounded size. Raises UnknownTopic, InvalidRequest."""
+        check_name("group", message.group)
+        topic, found, size = self._topics.get(message.topic), list[tuple[int, int, str]](), 0
+        following = [partition for partition in topic.readable if partition.number >= message.partition]
+        for looks, partition in enumerate(following, 1):
+            state = partition.group(message.group)
+            if size > CURSORS_BYTES:
+                self._port.reply(peer, Cursors(message.request, found, partition.number))
+                return
+            if state.cursor != NOTHING:
+                found.append((partition.number, state.cursor, state.note))
+                size += len(state.note.encode())
+            if looks % LOOKS == 0:
+                yield
+        self._port.reply(peer, Cursors(message.request, found))
 
     def list(self, peer: Peer, message: ListGroups, payload: Payload, now: Now) -> Work:
         """Every group with its members, cursors and lag."""
@@ -108,7 +139,7 @@ class Grouping:
                 yield FIND_STEPS
                 self._topics.get(message.topic)
         check_idle(self._memberships, topic, message.group)
-        yield from self._move_idle(peer, message.request, topic, message.group, wanted)
+        yield from self._move_idle(peer, message.request, topic, message.group, wanted, {})
 
     def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> Work:
         """Delete an idle group. Raises GroupActive, UnknownGroup."""
@@ -124,8 +155,13 @@ class Grouping:
 
         yield from spread(known, gather, delete)
 
-    def _move_idle(self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int]) -> Work:
-        return self._move(peer, request, topic, group, wanted, lambda _: check_idle(self._memberships, topic, group))
+    def _move_idle(
+        self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int], notes: Mapping[int, str]
+    ) -> Work:
+        def check(partition: Partition) -> None:
+            check_idle(self._memberships, topic, group)
+
+        return self._move(peer, request, topic, group, wanted, check, notes)
 
     def _move(
         self,
@@ -135,6 +171,7 @@ class Grouping:
         group: str,
         wanted: dict[int, int],
         check: Callable[[Partition], None],
+        notes: Mapping[int, str],
     ) -> Work:
         """Move cursors. `check` raises when one may not be moved any more: members come and go between two portions."""
         targets: list[tuple[Partition, int]] = [(topic.partition(number), to) for number, to in wanted.items()]
@@ -144,7 +181,7 @@ class Grouping:
 
         def move(target: tuple[Partition, int]) -> None:
             check(target[0])
-            target[0].move_cursor(group, target[1], gather.one())
+            target[0].move_cursor(group, target[1], gather.one(), notes.get(target[0].number, ""))
 
         yield from spread(targets, gather, move)
 
@@ -161,6 +198,14 @@ class Grouping:
             raise UnknownGroup(f"topic {topic.name} has no group {group!r}: list groups to see which it has")
         check_idle(self._memberships, topic, group)
         return topic
+
+
+def _note(position: Position) -> str:
+    """The note for a cursor. Raises InvalidRequest."""
+    size = len(position.note.encode()) if position.note else 0
+    if size > NOTE_BYTES_MAX:
+        raise InvalidRequest(f"a note of {size} bytes is over {NOTE_BYTES_MAX}: keep what is large elsewhere")
+    return position.note
 
 
 def check_idle(memberships: Roster[Topic, str, Membership], topic: Topic, group: str) -> None:

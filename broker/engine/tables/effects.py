@@ -53,6 +53,14 @@ class CursorMoved(Effect, tag=4, frozen=True):
     offset: int
 
 
+class CursorNoted(Effect, tag=43, frozen=True):
+    """As CursorMoved, and `note` stands beside the cursor until it moves again."""
+
+    group: str
+    offset: int
+    note: str
+
+
 class OwnerSet(Effect, tag=5, frozen=True):
     """`member` reads this partition for `group` under `epoch` from here on; commits of older epochs are refused.
 
@@ -345,7 +353,7 @@ class TopicErased(Effect, tag=67, frozen=True):
 
 
 PartitionEffect = (
-    FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
+    FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | CursorNoted | OwnerSet | GroupDeleted
     | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
     | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved | TasksTaken | QueueMoved
     | WorkerMade | WorkerForgotten

@@ -26,6 +26,7 @@ class GroupState(Struct, array_like=True):
     owner: str = ""
     epoch: int = 0
     last_us: int = 0  # append time of its last effect
+    note: str = ""  # beside the cursor, by the reader that moved it
 
     def resume(self, first: int, end: int) -> int:
         """The next offset to read, within the offsets that exist."""
@@ -56,10 +57,10 @@ class GroupTable:
                 f"but {state.owner or 'no member'} owns the partition under epoch {state.epoch}"
             )
 
-    def moved(self, group: str, offset: int, time_us: int) -> None:
-        """The cursor stands at `offset`."""
+    def moved(self, group: str, offset: int, time_us: int, note: str = "") -> None:
+        """The cursor stands at `offset`, with a note or without one."""
         state = self._state(group, time_us)
-        state.cursor = offset
+        state.cursor, state.note = offset, note
 
     def owned(self, group: str, member: str, epoch: int, start: int, time_us: int) -> None:
         """`member` owns the partition under `epoch`."""

@@ -122,6 +122,8 @@ class PartitionState:
                     self.outbox.died(effect, self.queues.by_name.get(effect.group), time_us)
             case fx.CursorMoved(group, offset):
                 self.groups.moved(group, offset, time_us)
+            case fx.CursorNoted(group, offset, note):
+                self.groups.moved(group, offset, time_us, note)
             case fx.OwnerSet(group, member, epoch, start):
                 self.groups.owned(group, member, epoch, start, time_us)
             case fx.FirstOffset(offset):

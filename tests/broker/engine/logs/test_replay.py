@@ -63,6 +63,7 @@ class Life:
         self.sequences: dict[tuple[int, int], int] = {}
         self.sent: list[tuple[int, bytes, int]] = []  # partition, payload, offset
         self.cursors: dict[tuple[str, int], int] = {}
+        self.notes: dict[tuple[str, int], str] = {}
         self.sessions: dict[tuple[str, str], m.Joined] = {}
         self.staged: dict[tuple[int, int], list[bytes]] = {}  # by partition and stage, what is not published
         self.published: dict[tuple[int, int], int] = {}  # of those that are not published completely
@@ -161,18 +162,31 @@ class Life:
         owners = self._owners(name, partition)
         member = self.random.choice(MEMBERS)
         joined = self.sessions.get((name, member))
+        note = self.random.choice(["", "", "nächste", "x" * 4096])
         if joined is None:
-            answer = self.rig.ask(m.Commit, 0, self.topic, name, [m.Position(partition, offset, 0)])
+            answer = self.rig.ask(m.Commit, 0, self.topic, name, [m.Position(partition, offset, 0, note)])
             allowed = not any(group == name for group, _ in self.sessions)
         else:
             epoch = owners.get(member, self.random.randint(0, 3))
-            answer = self.rig.ask(m.Commit, joined.session, self.topic, name, [m.Position(partition, offset, epoch)])
+            answer = self.rig.ask(
+                m.Commit, joined.session, self.topic, name, [m.Position(partition, offset, epoch, note)]
+            )
             allowed = member in owners
         if allowed and offset <= len(self.values[partition]):
             assert isinstance(answer, m.Done), answer
             self.cursors[name, partition] = offset
+            self.notes[name, partition] = note
         else:
             assert isinstance(answer, m.Failure), (member, owners)
+        self.check_notes(name)
+
+    def check_notes(self, name: str) -> None:
+        """The cursors stand where they were moved, with the notes of the last commits."""
+        found = {
+            number: (offset, note) for number, offset, note in self.rig.ask(m.AskCursors, self.topic, name).cursors
+        }
+        wanted = {number: offset for (group, number), offset in self.cursors.items() if group == name}
+        assert found == {number: (offset, self.notes.get((name, number), "")) for number, offset in wanted.items()}
 
     def _owners(self, name: str, partition: int) -> dict[str, int]:
         """Who may commit, by what the node says of the group: at most one."""
@@ -199,6 +213,7 @@ class Life:
         if isinstance(answer, m.Done):
             for partition in range(2):
                 self.cursors[name, partition] = len(self.values[partition])
+                self.notes[name, partition] = ""
 
     def wait(self) -> None:
         for joined in self.sessions.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.engine.streams import grouping
 from penstock.transport import messages as m
 from support.engine import Rig
 
@@ -34,6 +35,58 @@ def many(rig: Rig, topic: bytes, session: int, epoch: int) -> int:
     rig.turn(1)
     assert not rig.answers(request)
     return request
+
+
+def noted(rig: Rig, topic: bytes, *notes: tuple[int, int, str], group: str = "g") -> object:
+    return rig.ask(m.Commit, 0, topic, group, [m.Position(number, offset, 0, note) for number, offset, note in notes])
+
+
+def test_a_note_stands_beside_its_cursor_until_that_moves():
+    rig, topic = wide()
+    noted(rig, topic, (0, 1, "ä" * 2048), (7, 0, ""), (9, 1, "nine"))
+    noted(rig, topic, (0, 1, "other"), group="h")
+    found = rig.ask(m.AskCursors, topic, "g")
+    assert (found.cursors, found.next_partition) == ([(0, 1, "ä" * 2048), (7, 0, ""), (9, 1, "nine")], -1)
+    assert rig.ask(m.AskCursors, topic, "g", 8).cursors == [(9, 1, "nine")]
+    assert rig.ask(m.AskCursors, topic, "h").cursors == [(0, 1, "other")]
+    assert rig.ask(m.AskCursors, topic, "none").cursors == []
+    rig.ask(m.Commit, 0, topic, "g", [m.Position(0, 1, 0)])
+    rig.ask(m.ResetGroup, topic, "g", m.EARLIEST, [(9, 0)])
+    assert rig.ask(m.AskCursors, topic, "g").cursors == [(0, 1, ""), (7, 0, ""), (9, 0, "")]
+    assert rig.ask(m.AskCursors, bytes(16), "g").code == "unknown_topic"
+
+
+def test_a_note_of_a_member_needs_its_epoch_and_stays_when_the_partition_changes_hands():
+    rig, topic = wide()
+    joined = rig.join(topic, "g", "a")
+    assert rig.ask(m.Commit, joined.session, topic, "g", [m.Position(3, 1, 2, "late")]).code == "fenced"
+    rig.ask(m.Commit, joined.session, topic, "g", [m.Position(3, 1, 1, "mine")])
+    rig.ask(m.Leave, joined.session)
+    rig.join(topic, "g", "b")
+    assert rig.ask(m.AskCursors, topic, "g").cursors == [(3, 1, "mine")]
+
+
+@pytest.mark.parametrize("note", ["x" * 4097, "ä" * 2049])
+def test_a_note_over_its_limit_moves_nothing(note: str):
+    rig, topic = wide()
+    answer = noted(rig, topic, (0, 1, ""), (1, 1, note))
+    assert (answer.code, "over 4096" in answer.message) == ("invalid_request", True)
+    joined = rig.join(topic, "m", "a")
+    assert rig.ask(m.Commit, joined.session, topic, "m", [m.Position(0, 1, 1, note)]).code == "invalid_request"
+    assert rig.ask(m.AskCursors, topic, "g").cursors == rig.ask(m.AskCursors, topic, "m").cursors == []
+
+
+def test_many_notes_come_in_several_answers(monkeypatch):
+    monkeypatch.setattr(grouping, "CURSORS_BYTES", 20_000)
+    rig, topic = wide()
+    wanted = [(number, 1, f"{number:02}" * 2048) for number in range(PARTITIONS)]
+    noted(rig, topic, *wanted)
+    found, first, answers = [], 0, 0
+    while first >= 0:
+        answer = rig.ask(m.AskCursors, topic, "g", first)
+        assert len(answer.cursors) <= 5
+        found, first, answers = found + answer.cursors, answer.next_partition, answers + 1
+    assert (found, answers) == (wanted, 12)
 
 
 def test_a_commit_in_portions_moves_nothing_that_its_member_lost_meanwhile():
