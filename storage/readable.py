@@ -77,6 +77,8 @@ class ReadableLog:
             raise InvalidTopic(f"there is no log in {self.path}")
         changed = names != self.names
         self.names = names
+        if changed:
+            self._cache.drop(self.path, but=names)
         return changed
 
     def limit(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -287,9 +287,9 @@ class SegmentCache:
             return True
         return False
 
-    def drop(self, directory: str) -> None:
-        """Close everything open of one log."""
-        for key in [key for key in self._open if key[0] == directory]:
+    def drop(self, directory: str, *, but: Collection[SegmentName] = ()) -> None:
+        """Close what is open of one log, `but` for these segments. A removed file takes space until it is closed."""
+        for key in [key for key in self._open if key[0] == directory and key[1] not in but]:
             self._open.pop(key).close()
 
     def close(self) -> None:

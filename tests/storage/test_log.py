@@ -15,6 +15,7 @@ from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
+from penstock.storage.reader import LogReader
 from penstock.storage.recovery import NOTHING, follows
 from penstock.storage.segment_reader import SegmentCache
 from support.files import RecordingFiles
@@ -378,6 +379,34 @@ def test_a_shared_cache_bounds_the_open_files_of_many_logs() -> None:
             assert chunk is not None
             assert chunk.batches[0].values() == [b"%d" % number * 9000]
             assert len(cache._open) <= 3
+
+
+def test_what_retention_removed_is_closed_by_every_reader_that_looks() -> None:
+    files = MemoryFiles()
+    cache = SegmentCache(files)
+    order = Sole(Promises("/promises", files))
+    writer = LogWriter.create_or_open("/0", files=files, log_id=LOG_ID, order=order, options=SMALL, cache=cache)
+    for number in range(4):
+        writer.append([encode([b"%d" % number * 9000, b""])], 1)
+    reader = LogReader("/0", files)
+    for source in (writer.reader(), reader):
+        cursor = source.cursor(0)
+        while cursor.next() is not None:
+            pass
+    writer.sync()
+    writer.set_first(4)
+    gone = writer.expired(writer.durable)
+    assert len(gone) > 1
+    for ref in gone:
+        files.unlink(ref.path)
+        files.unlink(ref.index_path)
+    removed = {ref.name for ref in gone}
+    assert removed & {name for _, name, _ in cache._open}
+    writer.forget(gone)
+    reader.refresh()
+    assert not removed & {name for _, name, _ in (*cache._open, *reader._cache._open)}
+    assert reader.first_offset == 4
+    assert [batch.values()[1] for batch in reader.cursor(4).next().batches] == [b""]
 
 
 def test_a_cache_gives_way_but_for_the_segment_that_may_be_in_use() -> None:
