@@ -41,8 +41,12 @@ class AppendTimes:
 
     def milliseconds(self, place: Place, offset: int) -> int:
         """When a record was appended; -1 if that is not known."""
+        return self.span(place, offset)[2]
+
+    def span(self, place: Place, offset: int) -> tuple[int, int, int]:
+        """Records appended with one: the first offset, that behind the last, and when; -1 if that is not known."""
         spans = self._places.get(place)
-        return -1 if spans is None else spans.at(offset)
+        return (offset, offset, -1) if spans is None else spans.at(offset)
 
 
 class _Spans:
@@ -62,9 +66,11 @@ class _Spans:
         if len(self._firsts) > SPANS_MAX:
             del self._firsts[0], self._spans[0]
 
-    def at(self, offset: int) -> int:
+    def at(self, offset: int) -> tuple[int, int, int]:
         at = bisect_right(self._firsts, offset) - 1
-        return self._spans[at][1] if at >= 0 and offset < self._spans[at][0] else -1
+        if at < 0 or offset >= self._spans[at][0]:
+            return offset, offset, -1
+        return self._firsts[at], *self._spans[at]
 
 
 class EntriesRead:

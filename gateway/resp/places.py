@@ -92,10 +92,12 @@ async def existing(session: RespSession, key: bytes, operation: Operation) -> To
 async def offsets_of(link: BrokerLink, place: TopicPlace, ids: list[EntryId]) -> list[int]:
     """The offsets of ids, without those of other times. A record that is not there any more is taken at its word."""
     known, where, found = link.append_times, (place.topic.topic, place.partition), dict[int, None]()
+    first = end = said = -1  # of the records that were appended with the one before
     for time_ms, offset in ids:
-        said = known.milliseconds(where, offset)
-        if said < 0 and offset <= INT64_MAX:
-            said = await append_time_ms(link, place, offset)
+        if not first <= offset < end:
+            first, end, said = known.span(where, offset)
+            if said < 0 and offset <= INT64_MAX:
+                said = await append_time_ms(link, place, offset)
         if said in (time_ms, -1):
             found[offset] = None
     return [offset for offset in found if offset <= INT64_MAX]

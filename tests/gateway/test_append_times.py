@@ -43,3 +43,10 @@ def test_memory_is_bounded_and_the_latest_stays(monkeypatch):
             times.note((b"t", place), [at], [at * 1000])
     assert [times.milliseconds((b"t", 4), at) for at in (9, 10, 19)] == [-1, 10, 19]
     assert [times.milliseconds((b"t", place), 19) for place in range(5)] == [-1, -1, 19, 19, 19]
+
+
+def test_a_stretch_says_which_records_share_a_time():
+    times = AppendTimes()
+    times.note(PLACE, range(5, 9), [7_000, 7_000, 9_000, 9_000])
+    assert [times.span(PLACE, offset) for offset in (5, 6, 7, 8)] == [(5, 7, 7), (5, 7, 7), (7, 9, 9), (7, 9, 9)]
+    assert [times.span(PLACE, offset) for offset in (4, 9)] == [(4, 4, -1), (9, 9, -1)]

@@ -51,8 +51,11 @@ EXTENDED = 8
 """Leases of one partition that are extended in one step."""
 
 
-HELD = 8
-"""Records whose lease is looked for in one step."""
+HELD = 64
+"""Records that are looked for in one step, where the lease of the one before has them. Looking for another lease takes
+as long as `LOOK` of them."""
+
+LOOK = 8
 
 TOGETHER = 256
 """Records of one lease that are settled by their offsets in one step."""
@@ -118,9 +121,9 @@ class SettleRequests:
         for partition, records in named.items():
             for token, held in (yield from _by_lease(partition, group, records)).items():
                 for at in range(0, len(held), TOGETHER):
-                    ranges = [(offset, 1) for offset in held[at : at + TOGETHER]]
-                    results = [(offset, result) for offset, _ in ranges if (result := records[offset]) is not None]
-                    settle = structs.replace(outcome, token=token, ranges=ranges, results=results)
+                    some = held[at : at + TOGETHER]
+                    results = [(offset, result) for offset in some if (result := records[offset]) is not None]
+                    settle = structs.replace(outcome, token=token, ranges=_ranges(some), results=results)
                     count += verbs.settle_held(partition, group, settle, now_us, self.chance)
                     yield
             partition.barrier(gather.one())
@@ -214,14 +217,30 @@ def _by_lease(
 ) -> Generator[int | None, None, dict[int, list[int]]]:
     """Those of some records that are leased, by the token of their lease."""
     held: dict[int, list[int]] = {}
-    for looks, offset in enumerate(offsets, 1):
-        queue = find(partition, group)
-        lease = None if queue is None else queue.lease_of(offset)
+    lease, weight = None, 0
+    for offset in offsets:
+        if weight >= HELD:
+            yield
+            lease, weight = None, 0  # it may have ended meanwhile
+        weight += 1
+        if lease is None or not lease.attempt(offset):
+            queue = find(partition, group)
+            lease = None if queue is None else queue.lease_of(offset)
+            weight += LOOK
         if lease is not None:
             held.setdefault(lease.token, []).append(offset)
-        if looks % HELD == 0:
-            yield
     return held
+
+
+def _ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """Offsets as ranges: the first one, and how many."""
+    found: list[tuple[int, int]] = []
+    for offset in sorted(offsets):
+        if found and sum(found[-1]) == offset:
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((offset, 1))
+    return found
 
 
 def _by_partition(

@@ -206,3 +206,16 @@ def test_a_partition_that_cannot_be_written_refuses_all(rig: Rig, topic: bytes, 
     rig.node._registry.topics.get(topic).partition(partition).history.damaged = True
     assert rig.ask(m.SettleRecords, topic, "g", ACK, [(0, 0), (1, 0)]).code == "unavailable"
     assert rig.queue(topic).in_flight == 1
+
+
+@pytest.mark.parametrize("held", [1, 10, 64])
+def test_records_of_leases_in_turn_are_settled_in_any_order(
+    rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch, held: int
+):
+    monkeypatch.setattr(settling, "HELD", held)
+    for worker in "abababab":
+        rig.lease(topic, worker=worker, partition=0)
+    assert settle(rig, topic, ACK, *((0, offset) for offset in (7, 0, 1, 9, 3, 2, 7, 5))) == 6
+    assert [state(rig, topic, offset).state for offset in range(10)] == [
+        "completed" if offset in (7, 0, 1, 3, 2, 5) else "leased" if offset < 8 else "pending" for offset in range(10)
+    ]
