@@ -5,11 +5,11 @@ Contract: as in `storage/errors.py`: a message names the thing, the value, the l
 
 from __future__ import annotations
 
-from ..storage.errors import Error, InvalidArgument
+from ..storage.errors import Error, InvalidArgument, StorageFull
 
 __all__ = [
-    "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "SpoolFull", "TaskCancelled",
-    "TaskFailed", "TimedOut", "Unpicklable", "WindowFull",
+    "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "SpoolFull", "StillFull",
+    "TaskCancelled", "TaskFailed", "TimedOut", "Unpicklable", "WindowFull",
 ]  # fmt: skip
 
 
@@ -24,6 +24,12 @@ class TimedOut(ClientError, TimeoutError):
 
     code = "timed_out"
     retry = True
+
+
+class StillFull(StorageFull, TimedOut):
+    """A wait timed out, and the storage of the broker is full. What was sent may be appended once there is room."""
+
+    code = "still_full"
 
 
 class WindowFull(ClientError):

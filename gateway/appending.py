@@ -4,9 +4,10 @@ Idea: all connections of one principal that write to a topic share a producer, s
 record is known by its `SharedBatch` and its place there; when the batch is settled, each connection that has records in
 it is told once.
 
-Contract: `append` never waits, and raises for a record that the topic would refuse. While `jammed`, the caller must not
-append, but wait with `room`. `append_many` waits, and makes batches of its own. This module alone knows how the
-client's producer works.
+Contract: `append` never waits, and raises for a record that the topic would refuse. A batch without an outcome is given
+up after the connection's time-out: its records have TimedOut as theirs, and may still be appended. While `jammed`, the
+caller must not append, but wait with `room`. `append_many` waits, and makes batches of its own. This module alone knows
+how the client's producer works.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from ..clients.producing.pending import Pending
 from ..clients.producing.queued import Queued
 from ..storage.errors import Error
 from ..transport.messages import Topic
+
+JOINING = 0.1
+"""Of the time-out: records that come to one batch within so long time out together, when the last of them does."""
 
 WINDOW_BYTES = 8 << 20
 """On its way to one partition before connections that write there wait."""
@@ -49,12 +53,19 @@ class RecordRun(Struct, frozen=True):
 class SharedBatch:
     """Records that become one batch, and the connections that have some of them."""
 
-    __slots__ = ("pending", "settled", "tellers")
+    __slots__ = ("pending", "settled", "tellers", "timer")
 
     def __init__(self, pending: Pending) -> None:
         self.pending = pending
+        self.timer: asyncio.TimerHandle | None = None
         self.tellers: dict[Told, None] = {}
         self.settled = False
+
+    def settle(self) -> None:
+        """Tell everyone with records in it that the outcome is known, or not waited for any longer."""
+        self.settled = True
+        for teller in self.tellers:
+            teller.settled()
 
     def outcomes(self, first: int, count: int) -> list[tuple[Pending, int, int]]:
         """Once `settled`: what has the outcomes of so many records from number `first` on: batches, the number of the
@@ -169,16 +180,37 @@ class Appender:
         batch = self._open[partition] = SharedBatch(pending)
         if not self._core.call_when_settled(pending, lambda: self._settle(batch)):
             self._settle(batch)
+        else:
+            seconds = JOINING * self._driver.connection.timeout
+            batch.timer = asyncio.get_running_loop().call_later(seconds, self._joined, batch)
         return batch
 
     def _settle(self, batch: SharedBatch) -> None:
-        pending = batch.pending
-        if self._open.get(pending.partition) is batch:
-            del self._open[pending.partition]
-        batch.settled = True
         self._tell_failed()
-        for teller in batch.tellers:
-            teller.settled()
+        if not batch.settled:
+            self._seal(batch)
+            batch.settle()
+
+    def _seal(self, batch: SharedBatch) -> None:
+        """Have no more records join a batch."""
+        if batch.timer is not None:
+            batch.timer.cancel()
+        if self._open.get(batch.pending.partition) is batch:
+            del self._open[batch.pending.partition]
+
+    def _joined(self, batch: SharedBatch) -> None:
+        """Let records that come later wait for as long as these."""
+        self._seal(batch)
+        timeout = self._driver.connection.timeout
+        batch.timer = asyncio.get_running_loop().call_later(timeout, self._give_up, batch)
+
+    def _give_up(self, batch: SharedBatch) -> None:
+        """Wait no longer for a batch; the producer goes on."""
+        partition = batch.pending.partition
+        error = self._core.overdue(self._core.senders[partition])
+        batch.pending = Pending(self._core, partition)
+        batch.pending.error = type(error)(f"{error.message}; whether the record will be appended is not known")
+        batch.settle()
 
     def _tell_failed(self) -> None:
         """Every connection answers its own errors; what the link remembers may be wrong now."""

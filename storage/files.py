@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _FULL = {
     errno.ENOSPC: "no space is left on the device",
+    errno.EFBIG: "the file is as large as this process may have any (raise its limit: ulimit -f)",
     errno.EDQUOT: "the disk quota is used up",
     errno.EMFILE: "this process has too many open files (raise its limit: ulimit -n)",
     errno.ENFILE: "this machine has too many open files",

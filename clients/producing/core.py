@@ -19,7 +19,7 @@ import msgspec
 from ...broker.errors import UnknownPartition, UnsupportedVersion
 from ...storage import forks
 from ...storage.batch import Codec, Kind
-from ...storage.errors import Closed, InvalidBatch
+from ...storage.errors import Closed, Error, InvalidBatch, StorageFull
 from ...storage.header_list import GivenHeaders, HeaderList, checked_headers
 from ...transport.messages import Failure, ProducerOpened, Topic
 from ...transport.partitioner import PARTITIONERS, Partitioner, Sticky
@@ -27,7 +27,7 @@ from ...transport.producer_session import TARGET_BYTES, ProducerSession
 from ..arguments.checking import one_of
 from ..arguments.quantities import Duration, event_time
 from ..connection.steps import Pause, Steps
-from ..errors import InvalidArgument, TimedOut, WindowFull
+from ..errors import InvalidArgument, StillFull, TimedOut, WindowFull
 from .partition_sender import PartitionSender
 from .pending import Done, Future, Pending
 from .pieces import OVERHEAD_BYTES, Piece, Shape, check_record, extras_bytes
@@ -436,24 +436,25 @@ class ProducerCore:
 
     def _check(self, sender: PartitionSender, deadline: float) -> None:
         """Raise if waiting for a sender is over."""
-        connection = self.connection
+        if sender.ended is not None or self.connection.refused is not None or self.connection.clock() >= deadline:
+            raise self.overdue(sender)
+
+    def overdue(self, sender: PartitionSender) -> Error:
+        """Why waiting for a sender is over: what ended it, or TimedOut, which says what it is waiting for."""
+        connection, session, trouble = self.connection, sender.session, sender.trouble
         if sender.ended is not None:
-            raise sender.ended
+            return sender.ended
         if connection.refused is not None:
-            raise connection.refused
-        if connection.clock() < deadline:
-            return
-        session = sender.session
+            return connection.refused
         waiting = "its name is not claimed yet"
         if session is not None:
             waiting = (
                 f"{session.bytes_in_flight} bytes (batches: {len(session)}) are on their way and not confirmed, "
                 f"{sender.gather.size} bytes wait behind them, the window is {self.window_bytes} bytes"
             )
-        why = self.connection.state if sender.trouble is None else f"the broker said: {sender.trouble.message}"
-        raise TimedOut(
-            f"timed out: sending to partition {sender.partition} of topic {self.topic.name}: {waiting}; {why}"
-        )
+        why = connection.state if trouble is None else f"the broker said: {trouble.message}"
+        kind = StillFull if trouble is not None and trouble.code == StorageFull.code else TimedOut
+        return kind(f"timed out: sending to partition {sender.partition} of topic {self.topic.name}: {waiting}; {why}")
 
 
 class SentBatch:

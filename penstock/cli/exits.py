@@ -44,7 +44,7 @@ ERRORS = {
     UNAVAILABLE: ("unavailable", "timed_out", "no_broker", "board_unavailable", "read_failed"),
     DAMAGED: ("corrupt", "bad_checksum", "poisoned"),
     IN_USE: ("already_open", "address_in_use", "group_active", "topic_exists", "target_in_use"),
-    FULL: ("storage_full", "limit_reached", "spool_full"),
+    FULL: ("storage_full", "still_full", "limit_reached", "spool_full"),
 }
 """The machine names of errors, by exit code; all others are FAILED."""
 

@@ -6,12 +6,13 @@ import threading
 
 import pytest
 from penstock.broker import ServeConfig
-from penstock.broker.errors import Fenced, SessionReplaced, UnknownTopic
+from penstock.broker.errors import Fenced, SessionReplaced, Unavailable, UnknownTopic
 from penstock.clients import TimedOut, connect
 from penstock.clients.channels.zmq import ZmqChannel
 from penstock.clients.connection import connection, driver
 from penstock.clients.connection.steps import FOREVER
 from penstock.clients.consuming import session_life
+from penstock.clients.errors import StillFull
 from penstock.clients.producing import partition_sender as sender
 from penstock.storage.errors import BatchTooLarge, StorageFull
 from penstock.transport.errors import CannotListen
@@ -149,10 +150,23 @@ def test_the_reason_of_a_refusal_is_named_when_patience_ends(penstock_broker, lo
         client.create_topic("t")
         losing(Produced, instead=lambda answer: Failure(answer.request, StorageFull.code, "the disk is full", True))
         producer = client.producer("t")
-        with pytest.raises(TimedOut, match="the broker said: the disk is full"):
+        with pytest.raises(StillFull, match="the broker said: the disk is full") as full:
             producer.send(b"x")
-        with pytest.raises(TimedOut):
+        assert isinstance(full.value, TimedOut)
+        assert (full.value.code, full.value.retry) == ("still_full", True)
+        with pytest.raises(StillFull):
             producer.close()
+
+
+def test_another_reason_of_a_refusal_is_a_time_out(penstock_broker, losing):
+    with penstock_broker.connect(timeout=0.2) as client:
+        client.create_topic("t")
+        losing(Produced, instead=lambda answer: Failure(answer.request, Unavailable.code, "not now", True))
+        producer = client.producer("t")
+        for waiting in (lambda: producer.send(b"x"), producer.close):
+            with pytest.raises(TimedOut, match="the broker said: not now") as refused:
+                waiting()
+            assert refused.value.code == "timed_out"
 
 
 def test_after_a_failure_that_broke_the_sequence_a_producer_goes_on(penstock_client, losing):

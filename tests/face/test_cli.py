@@ -147,6 +147,8 @@ def test_every_error_class_has_an_exit_code_and_no_number_is_of_an_unknown_one()
     assert exits.of(penstock.errors.UnknownTopic("x")) == exits.NOT_FOUND
     assert exits.of(penstock.errors.Corrupt("x")) == exits.DAMAGED
     assert exits.of(penstock.errors.Fenced("x")) == exits.FAILED
+    assert exits.of(penstock.errors.TimedOut("x")) == exits.UNAVAILABLE
+    assert exits.of(penstock.errors.StillFull("x")) == exits.FULL
 
 
 def test_config_show_says_value_and_source_of_everything(cli: Cli, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_what_else_stands_in_place_of_a_file_is_named_and_keeps_no_caller_waitin
             use(path)
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE])
 def test_out_of_anything_is_storage_full_and_says_of_what(code: int) -> None:
     error = full_or(OSError(code, "x"), "/some/file", "write to")
     assert isinstance(error, StorageFull)
