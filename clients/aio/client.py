@@ -278,6 +278,8 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
                 offset needs a partition where there are several.
 
         Returns: where each partition begins, and what its groups lost.
+
+        Raises: UnknownTopic; OutOfBounds for an offset behind the end, and nothing is removed then.
         """
         found = await self._driver.run(self._verbs.trim(topic, partition, records, before))
         return [trimmed_of(each) for each in found]

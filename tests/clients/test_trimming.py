@@ -38,6 +38,15 @@ def test_a_trim_keeps_so_many_records_or_those_from_a_place_on(client, topic):
     assert client.topic(topic).records == 0
 
 
+def test_an_offset_behind_the_end_takes_nothing(client, topic):
+    fill(client, topic, 20)
+    for wrong in (21, 1700):
+        with pytest.raises(OutOfBounds, match="0 to its end 20 can be"):
+            client.trim(topic, before=wrong, partition=0)
+    assert client.trim(topic, 0, records=1700) == [TrimmedPartition(0, 0, 0, {})]
+    assert client.trim(topic, before=20, partition=0) == [TrimmedPartition(0, 0, 20, {})]
+
+
 def test_workers_lose_what_was_trimmed_and_get_the_rest(client, topic):
     fill(client, topic, 6)
     with client.worker(topic, group="jobs", prefetch=0) as worker:

@@ -168,13 +168,16 @@ class Administration(Requests):
         self.send(m.Trim(request, self.topic, rule, value, chosen[0] if len(chosen) == 1 else -1))
         for _ in range(2 * PARTITIONS + 1):  # it is done in portions
             self.rig.node.tick(self.rig.now)
+        if rule == m.TrimRule.OFFSET and any(value > ends[partition] for partition in chosen):
+            self.expect(request, lambda answer, _: self._check_refused(answer, "out_of_bounds"))
+            return
         found: list[m.TrimmedPartition] = []
         for partition in chosen:
             shelf, end = self.shelves[partition], ends[partition]
             before = shelf.first
             there = [offset for offset in range(before, end) if offset not in shelf.deleted]
             keep = [end, *reversed(there)][: value + 1][-1] if len(there) > value else before
-            lost = shelf.trim(max(before, keep if rule == m.TrimRule.RECORDS else min(value, end)))
+            lost = shelf.trim(max(before, keep if rule == m.TrimRule.RECORDS else value))
             found.append(m.TrimmedPartition(partition, before, shelf.first, sorted(lost.items())))
         self.note(f"{[(each.partition, each.first, each.lost) for each in found]}")
         self.expect(request, lambda answer, _: self._check_trimmed(answer, found))
@@ -223,6 +226,10 @@ class Administration(Requests):
             self.shelves[number].move(name, offset)
         self.note(f"{name} {targets}")
         self.expect(request, lambda answer, _: self._check_type(answer, m.Done))
+
+    def _check_refused(self, answer: Any, code: str) -> None:
+        assert isinstance(answer, m.Failure), answer
+        assert answer.code == code
 
     def _check_trimmed(self, answer: Any, found: list[m.TrimmedPartition]) -> None:
         assert isinstance(answer, m.TrimmedTopic), answer

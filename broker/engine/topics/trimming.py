@@ -4,8 +4,9 @@ Idea: a rule (how many records to keep, an offset, or a time) names the first re
 as one effect, which moves the first offset and takes what is before it from every queue group and outbox; the files
 follow by retention's own ways, segment by segment.
 
-Contract: a trim never moves a beginning back, and never passes the committed end. The answer says where each partition
-begins and what its groups lost, as decided. Stages of transactions have no offsets yet, so they are not trimmed.
+Contract: a trim never moves a beginning back, and never passes the committed end: an offset behind it is refused. The
+answer says where each partition begins and what its groups lost, as decided. Stages of transactions have no offsets
+yet, so they are not trimmed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....storage.errors import OutOfBounds
 from ....transport.messages import Trim, TrimmedPartition, TrimmedTopic, TrimRule
 from ...errors import InvalidRequest
 from ..logs.partition import FIND_STEPS, check_time
@@ -38,7 +40,9 @@ class Trimming:
         self._port = port
 
     def trim(self, peer: Peer, message: Trim, payload: Payload, now: Now) -> Work:
-        """Trim one partition, or each. Raises InvalidRequest, UnknownTopic, UnknownPartition, Poisoned, Corrupt."""
+        """Trim one partition, or each. Raises InvalidRequest, OutOfBounds, UnknownTopic, UnknownPartition, Poisoned,
+        Corrupt.
+        """
         topic = self._topics.get(message.topic)
         _check(message)
         chosen = [topic.partition(message.partition)] if message.partition >= 0 else list(topic.readable)
@@ -71,14 +75,23 @@ def _check(message: Trim) -> None:
 
 
 def _first_wanted(partition: Partition, message: Trim) -> int:
-    """The first record that stays. Raises Corrupt."""
+    """The first record that stays. Raises Corrupt, OutOfBounds."""
     match message.rule:
         case TrimRule.RECORDS:
             return _keeping(partition, message.value)
         case TrimRule.OFFSET:
-            return min(message.value, partition.end)
+            return _within(partition, message.value)
         case _:
             return partition.find(message.value)
+
+
+def _within(partition: Partition, offset: int) -> int:
+    """An offset up to the end: one behind it is a mistake, which must not take all records."""
+    if offset > partition.end:
+        raise OutOfBounds(
+            f"{partition!r} cannot be trimmed before offset {offset}: 0 to its end {partition.end} can be"
+        )
+    return offset
 
 
 def _keeping(partition: Partition, records: int) -> int:

@@ -56,7 +56,6 @@ def numbers(rig: Rig, topic: bytes) -> list[int]:
         (OFFSET, 7, 7),
         (OFFSET, 0, 0),
         (OFFSET, 12, 12),
-        (OFFSET, 1 << 40, 12),
         (TIME, m.EARLIEST, 0),
         (TIME, m.LATEST, 12),
     ],
@@ -124,12 +123,26 @@ def test_it_is_answered_when_it_is_durable_and_counts_what_is_committed():
         (TIME, -3, -1, "invalid_request"),
         (RECORDS, 1, -2, "invalid_request"),
         (RECORDS, 1, 1, "unknown_partition"),
+        (OFFSET, 4, -1, "out_of_bounds"),
+        (OFFSET, 4, 0, "out_of_bounds"),
+        (OFFSET, 1 << 40, 0, "out_of_bounds"),
     ],
 )
 def test_what_means_nothing_is_refused(rule: int, value: int, partition: int, code: str):
     rig, topic = filled(3)
     assert trim(rig, topic, rule, value, partition).code == code
     assert rig.partition(topic).first == 0
+
+
+def test_nothing_is_trimmed_where_an_offset_is_behind_the_end_of_one_partition():
+    rig = Rig()
+    topic = rig.topic(partitions=2)
+    rig.produce(topic, [b"x"] * 5, 0)
+    rig.produce(topic, [b"x"] * 3, 1)
+    answer = trim(rig, topic, OFFSET, 4)
+    assert (answer.code, "before offset 4: 0 to its end 3 can be" in answer.message) == ("out_of_bounds", True)
+    assert [rig.partition(topic, number).first for number in range(2)] == [0, 0]
+    assert [each.first for each in trim(rig, topic, OFFSET, 3)] == [3, 3]
 
 
 def test_nothing_is_trimmed_where_one_partition_cannot_be_written():
