@@ -89,7 +89,7 @@ class Worker:
         ids: Iterable[str] | None = None,
         *,
         holder: str | None = None,
-        idle: Duration = 0.0,
+        idle: Duration | None = None,
         begin: str | None = None,
         attempt: int | None = None,
         force: bool = False,
@@ -100,7 +100,7 @@ class Worker:
         `worker.claim(holder=worker.name, attempt=0)` reads the tasks again that a worker of this name holds, as after a
         crash, without counting an attempt.
 
-        Args:
+        Args (at least one of `ids`, `holder` and `idle`):
             ids: these tasks; None: the leased ones from `begin` on.
             holder, idle, begin, attempt, force, max_records: as of `Client.claim`.
         """

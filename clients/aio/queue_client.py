@@ -180,7 +180,7 @@ class AsyncQueueClient:
         ids: Iterable[str] | None = None,
         *,
         holder: str | None = None,
-        idle: Duration = 0.0,
+        idle: Duration | None = None,
         begin: str | None = None,
         attempt: int | None = None,
         given: datetime | Duration | None = None,
@@ -194,10 +194,10 @@ class AsyncQueueClient:
         The worker of before finds its lease lost once it holds nothing else. Nothing here extends the new lease:
         `AsyncWorker.claim` does. A task that used up its attempts is dead-lettered instead, unless `attempt` is given.
 
-        Args:
+        Args (at least one of `ids`, `holder` and `idle`):
             ids: these tasks; None: the leased ones from `begin` on.
             holder: only what the worker of this name holds, which may be `worker` itself.
-            idle: only what was given to its worker at least so long ago.
+            idle: only what was given to its worker at least so long ago; 0 takes from workers that are at it.
             begin: the first id to look at, like `Claimed.next`.
             attempt: of the tasks from now on; 0: as before; None: one more.
             given: the time that counts as that of the lease, or how long it was ago; None: now.
@@ -205,6 +205,8 @@ class AsyncQueueClient:
             force: also those of `ids` that are not leased, but ready or retrying.
             records: whether their records are wanted.
             max_records: the most that is claimed without `ids`.
+
+        Raises: InvalidArgument when nothing chooses the tasks.
         """
         return await self._driver.run(
             self._queue_verbs.claim(

@@ -64,7 +64,7 @@ def claim_plan(
     ids: Iterable[str] | None,
     *,
     holder: str | None,
-    idle: Duration,
+    idle: Duration | None,
     begin: str | None,
     attempt: int | None,
     given: datetime | Duration | None = None,
@@ -81,12 +81,16 @@ def claim_plan(
     if force and ids is None:
         raise InvalidArgument("force=True is for tasks that are named: give ids")
     asked = Claim(
-        0, topic.topic, group, worker, 0, holder=holder, min_idle_ms=idle_milliseconds(idle),
+        0, topic.topic, group, worker, 0, holder=holder, min_idle_ms=idle_milliseconds(idle or 0.0),
         attempt=NEXT if attempt is None else attempt, given_us=_given_us(given), lease_ms=lease_ms, force=force,
         max_bytes=max_bytes,
     )  # fmt: skip
     named = None if ids is None else _named(topic.name, ids)
     place = (0, 0) if begin is None else _place(topic.name, begin)
+    if ids is holder is idle is None:
+        raise InvalidArgument(
+            "this would claim the tasks of all workers: say which by ids, holder or idle (idle=0: all that are leased)"
+        )
     return ClaimPlan(asked, named, place, max_records, len(topic.partitions))
 
 

@@ -172,11 +172,11 @@ def test_leased_tasks_are_given_to_another_worker(client, topic):
         tasks = [*worker.fetch(4, wait=WAIT), *worker.fetch(4, wait=WAIT)]
         ids = sorted(task.id for task in tasks)
         assert client.claim(topic, "jobs", "bob", idle="1d").tasks == []
-        found = client.claim(topic, "jobs", "bob", max_records=3)
+        found = client.claim(topic, "jobs", "bob", idle=0, max_records=3)
         assert [(task.id, task.attempt, task.until) for task in found.tasks] == [(id_, 2, None) for id_ in ids[:3]]
         assert [(task.record.value, task.record.offset) for task in found.tasks] == [(b"0", 0), (b"1", 1), (b"2", 2)]
         assert (found.gone, found.next) == ([], ids[3])
-        found = client.claim(topic, "jobs", "bob", begin=found.next, records=False, attempt=0)
+        found = client.claim(topic, "jobs", "bob", idle=0, begin=found.next, records=False, attempt=0)
         assert [(task.id, task.attempt, task.record) for task in found.tasks] == [(id_, 1, None) for id_ in ids[3:]]
         assert found.next is None
         assert {task.worker for task in client.pending(topic, "jobs")} == {"bob"}
@@ -203,15 +203,18 @@ def test_claims_by_force_lease_what_is_not_leased(client, topic):
     assert [task.id for task in found.tasks] == ids
     assert client.queue(topic, "jobs").in_flight == 150
     for wrong in (
-        {"force": True}, {"ids": ids, "begin": ids[0]}, {"max_records": 0}, {"idle": "200000d"}, {"lease": 0},
-        {"ids": ["other-0-1"]}, {"begin": "other-0-1"}, {"given": datetime(2026, 1, 1)},
+        {}, {"force": True, "idle": 0}, {"attempt": 1}, {"begin": ids[0]}, {"ids": ids, "begin": ids[0]},
+        {"idle": 0, "max_records": 0}, {"idle": "200000d"}, {"ids": ids, "lease": 0}, {"ids": ["other-0-1"]},
+        {"idle": 0, "begin": "other-0-1"}, {"ids": ids, "given": datetime(2026, 1, 1)},
     ):  # fmt: skip
         with pytest.raises(InvalidArgument):
             client.claim(topic, "jobs", "bob", **wrong)
     with pytest.raises(UnknownGroup):
-        client.claim(topic, "others", "bob")
+        client.claim(topic, "others", "bob", idle=0)
     with pytest.raises(InvalidRequest):
-        client.claim(topic, "jobs", "bob", attempt=21)
+        client.claim(topic, "jobs", "bob", holder="ann", attempt=21)
+    with pytest.raises(InvalidArgument, match="tasks of all workers: say which by ids, holder or idle"):
+        client.claim(topic, "jobs", "bob", max_records=3)
 
 
 def test_results_of_many_tasks_go_in_several_requests(client, topic):

@@ -82,11 +82,13 @@ def test_a_worker_claims_what_another_one_holds(client, topic):
         bob.release(found[1:])
         assert [task.offset for task in ann.fetch(9, wait=WAIT)] == [1]
         assert client.task(tasks[0].id, group="jobs").result == b"by bob"
-        assert [task.offset for task in bob.claim(max_records=2)] == [1, 2]
+        assert [task.offset for task in bob.claim(idle=0, max_records=2)] == [1, 2]
         with pytest.raises(InvalidArgument):
-            bob.claim(force=True)
+            bob.claim(idle=0, force=True)
+        with pytest.raises(InvalidArgument, match="tasks of all workers: say which by ids, holder or idle"):
+            bob.claim()
     with pytest.raises(Closed):
-        bob.claim()
+        bob.claim(idle=0)
 
 
 def test_a_worker_reads_again_what_one_of_its_name_held_and_fences_that_one(client, topic):

@@ -81,6 +81,9 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 """Of parameters that have no default."""
 
+NEEDED: dict[str, dict[str, Any]] = {"claim": {"holder": "w"}}
+"""Of verbs that need one of several parameters."""
+
 
 class Bench:
     """One object of each public class, opened on a broker in memory."""
@@ -197,7 +200,8 @@ def calls(bench: Bench) -> Iterator[tuple[str, Any, dict[str, Any], str]]:
     for name, verb in bench.verbs():
         parameters = inspect.signature(verb).parameters
         needed = {each.name: good.get(each.name) for each in parameters.values() if each.default is each.empty}
-        needed = {name: value for name, value in needed.items() if value is not None}
+        needed = {key: value for key, value in needed.items() if value is not None}
+        needed |= NEEDED.get(name.rpartition(".")[2], {})
         for parameter in parameters.values():
             for value in wrong_values(verb, parameter):
                 key = "some_setting" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
