@@ -26,6 +26,7 @@ from threading import get_ident
 from typing import Literal, Self
 
 from . import forks, layout
+from .adopting import CHANNEL, adopting
 from .arguments import one_of, some_seconds, whole
 from .errors import Closed, InvalidArgument
 from .files import Files
@@ -47,7 +48,8 @@ class Channel:
         commit: "durable": what `put` and `task_done` returned from survives a power cut; "written": the death of any
             process.
 
-    Raises: InvalidArgument; StorageFull, Corrupt and others of `penstock.Log`.
+    Raises: InvalidArgument; ForeignDirectory for a directory that is no channel's, or cannot be used; StorageFull,
+    Corrupt and others of `penstock.Log`.
     """
 
     def __init__(
@@ -59,9 +61,10 @@ class Channel:
         self._files = Files()
         self._commit = commit
         self._changed = threading.Condition(threading.RLock())
-        self._items = RollingLogs(f"{self.path}/items", self._files, commit)
-        self._done = RollingLogs(f"{self.path}/done", self._files, commit)
-        self._locks = RangeLocks(f"{self.path}/taken")
+        with adopting(self.path, CHANNEL, self._files):
+            self._items = RollingLogs(f"{self.path}/items", self._files, commit)
+            self._done = RollingLogs(f"{self.path}/done", self._files, commit)
+            self._locks = RangeLocks(f"{self.path}/taken")
         self._left: dict[int, None] = {}  # items that are not done, by place, oldest first
         self._early: set[int] = set()  # done, and their own logs not read so far
         self._about: dict[int, set[int]] = {}  # by log of what is done: the logs of those items

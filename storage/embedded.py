@@ -8,7 +8,8 @@ records are durable (commit="durable") or safe from the death of this process (c
 are neither. `read_only` takes no lock and sees what is committed. Any number of threads may use a log: durable
 appends of several threads share a sync (group_commit.py); reads do not wait for appends. The position is one for all
 threads, and an iterator is for one thread. A forked child must open the log itself.
-Errors: InvalidTopic, EndOfLog, OutOfBounds, BadChecksum, and those of writing (StorageFull, Poisoned, AlreadyOpen).
+Errors: InvalidTopic, ForeignDirectory, EndOfLog, OutOfBounds, BadChecksum, and those of writing (StorageFull, Poisoned,
+AlreadyOpen).
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from . import forks, layout, lock
+from .adopting import LOG, adopting
 from .arguments import INT_MAX, microseconds, one_of, size_bytes, some_seconds, whole
 from .arrow import ARROW_COLUMNS, column_names, record_batch
 from .background_sync import BackgroundSync
 from .batch import Batch, encode, joined
 from .buffer import RecordBuffer
-from .errors import AlreadyOpen, Closed, EndOfLog, InvalidArgument, InvalidTopic, ReadOnly
+from .errors import AlreadyOpen, Closed, EndOfLog, ForeignDirectory, InvalidArgument, InvalidTopic, ReadOnly
 from .extents import Extents
 from .files import Files
 from .following import BoardPublisher, Follower
@@ -66,7 +68,8 @@ class Log:
         max_record_bytes: size of the largest record.
         files: where it lives; MemoryFiles for one that does not outlive the process.
 
-    Raises: ValueError for a setting that is not allowed; InvalidTopic, AlreadyOpen.
+    Raises: ValueError for a setting that is not allowed; AlreadyOpen; ForeignDirectory for a directory that is no log's
+    or cannot be used; InvalidTopic where there is no log to read.
     """
 
     def __init__(
@@ -129,17 +132,21 @@ class Log:
     # -- opening and closing ----------------------------------------------------------------------
 
     def _open_to_read(self) -> LogReader:
-        if not layout.live_segments(self._files.listdir(self.path))[0]:
+        try:
+            names = self._files.listdir(self.path)
+        except PermissionError as error:
+            raise ForeignDirectory(f"{self.path} cannot be read: {error.strerror}") from error
+        if not layout.live_segments(names)[0]:
             raise InvalidTopic(f"there is no log in {self.path}")
         follower = Follower(self.path, self._files)
         self._closing.append(follower.close)
         return LogReader(self.path, self._files, limit=follower.limit)
 
     def _open_to_write(self) -> LogReader:
-        try:
-            self._files.mkdir(self.path)
-        except (FileExistsError, NotADirectoryError, FileNotFoundError, PermissionError) as error:
-            raise InvalidTopic(f"{self.path} cannot be a log's directory: {error.strerror}") from error
+        with adopting(self.path, LOG, self._files):
+            return self._open_locked()
+
+    def _open_locked(self) -> LogReader:
         guard = lock.lock_path(self.path, self._files)
         self._lock = lock.take(guard, self._files)
         self._closing.append(self._lock.release)

@@ -164,7 +164,7 @@ class NewerFormat(StorageError):
 
 
 class ForeignDirectory(StorageError):
-    """A directory that belongs to another node or is not a penstock directory."""
+    """A directory of another node or kind, or none of penstock's, or one that the system does not let us use."""
 
     code = "foreign_directory"
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
+from ...storage.adopting import SPOOL, adopting
 from ...storage.errors import Error
 from ...storage.files import Files
 from ...storage.lock import take
@@ -38,13 +39,13 @@ BACKOFF_MIN_S, BACKOFF_MAX_S = 0.1, 5.0
 
 
 class Forwarder:
-    """The one that forwards the spool in `path`. Raises AlreadyOpen."""
+    """The one that forwards the spool in `path`. Raises AlreadyOpen, ForeignDirectory."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._files = Files()
-        self._files.mkdir(path)
-        self._lock = take(f"{path}/forwarding", self._files)
+        with adopting(path, SPOOL, self._files):
+            self._lock = take(f"{path}/forwarding", self._files)
         try:
             self._progress = spooled.load(path, self._files)  # with the lock: the one before may have gone on
             self._logs = RollingLogs(spooled.records_path(path), self._files, "durable")

@@ -23,6 +23,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from ...storage import forks
+from ...storage.adopting import SPOOL, adopting
 from ...storage.errors import BatchTooLarge, Closed, Error, InvalidBatch, RecordTooLarge
 from ...storage.files import Files
 from ...storage.header_list import GivenHeaders, HeaderList, checked_headers
@@ -69,7 +70,8 @@ class Spool:
         max_age: of the oldest record that waits; None: any.
         when_full: "refuse" raises SpoolFull; "drop_oldest" drops the oldest log, about a sixteenth of the spool.
 
-    Raises: AlreadyOpen, InvalidUrl, InvalidArgument.
+    Raises: AlreadyOpen, InvalidUrl, InvalidArgument; ForeignDirectory for a directory that is no spool's, or cannot be
+    used.
     """
 
     def __init__(
@@ -90,8 +92,8 @@ class Spool:
         self._max_age_s = None if max_age is None else seconds(max_age, "max_age")
         self._drops = when_full == "drop_oldest"
         self._files = Files()
-        self._files.mkdir(self.path)
-        self._lock = take(f"{self.path}/lock", self._files)
+        with adopting(self.path, SPOOL, self._files):
+            self._lock = take(f"{self.path}/lock", self._files)
         try:
             self._open_logs()
         except BaseException:

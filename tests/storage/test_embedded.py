@@ -19,9 +19,9 @@ from penstock.storage.errors import (
     Closed,
     Corrupt,
     EndOfLog,
+    ForeignDirectory,
     InvalidArgument,
     InvalidBatch,
-    InvalidTopic,
     OutOfBounds,
     Poisoned,
     ReadOnly,
@@ -423,7 +423,7 @@ def test_readers_elsewhere_follow_a_writer_as_far_as_it_committed(tmp_path) -> N
 
 
 def test_a_path_where_no_directory_can_be_made_is_named() -> None:
-    with pytest.raises(InvalidTopic, match="/proc/x cannot be a log's directory"):
+    with pytest.raises(ForeignDirectory, match="/proc/x cannot be a log's directory"):
         Log("/proc/x")
 
 

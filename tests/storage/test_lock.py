@@ -12,7 +12,7 @@ import sys
 import pytest
 from penstock.storage import lock
 from penstock.storage.embedded import Log
-from penstock.storage.errors import AlreadyOpen, InvalidTopic
+from penstock.storage.errors import AlreadyOpen, ForeignDirectory, InvalidTopic
 from penstock.storage.files import Files
 from penstock.storage.memory_files import MemoryFiles
 
@@ -125,7 +125,7 @@ def test_a_log_that_is_dropped_gives_up_its_lock_and_its_files(tmp_path) -> None
 
 def test_a_path_that_cannot_be_a_log_is_refused_clearly(tmp_path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InvalidTopic, match="cannot be a log's directory"):
+    with pytest.raises(ForeignDirectory, match=r"cannot be a log's directory: .* below a file"):
         Log(tmp_path / "file" / "log")
     with pytest.raises(InvalidTopic, match="no log"):
         Log(tmp_path / "missing", read_only=True)
