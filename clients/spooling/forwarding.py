@@ -12,6 +12,7 @@ nothing is skipped.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Self
@@ -22,10 +23,12 @@ from ...storage.files import Files
 from ...storage.lock import take
 from ...storage.record import Record
 from ...storage.rolling_logs import OFFSET_BITS, RollingLogs
+from ..errors import TimedOut
 from . import spooled
 
 if TYPE_CHECKING:
     from ..client import Client
+    from ..connection.driver import Driver
     from ..producer import Producer
 
 CHUNK_RECORDS, CHUNK_BYTES = 10_000, 4 << 20
@@ -33,6 +36,9 @@ CHUNK_RECORDS, CHUNK_BYTES = 10_000, 4 << 20
 
 LOOK_S = 0.05
 """How often an idle forwarder looks for new records."""
+
+REACH_S = 1.0
+"""A broker that does not answer for so long is a trouble, and goes on being waited for."""
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.1, 5.0
 """Between two tries while the broker cannot be reached."""
@@ -139,6 +145,46 @@ class Forwarder:
         self.close()
 
 
+def reach(
+    url: str,
+    timeout: float,
+    *,
+    stopping: Callable[[], bool],
+    troubled: Callable[[Error], object],
+    opened: Callable[[Driver], object] = lambda driver: None,
+) -> Client:
+    """A client of a broker, which may be away.
+
+    Args:
+        timeout: seconds to wait for it, and the client's.
+        stopping: whether not to wait any longer.
+        troubled: told while it does not answer.
+        opened: gets what another thread may close, to end all waits.
+
+    Raises: InvalidUrl, TimedOut and others of `connect`; Closed.
+    """
+    from ..client import Client
+    from ..connection.driver import Driver
+    from ..opening import open_connection
+
+    connection = open_connection(url, timeout=timeout, name=None, clock=time.monotonic)
+    driver = Driver(connection)
+    try:
+        opened(driver)
+        deadline = connection.deadline()
+        while True:
+            try:
+                driver.run(connection.ready(min(deadline, connection.deadline(REACH_S))))
+                return Client(driver)
+            except TimedOut as error:
+                troubled(error)
+                if stopping() or connection.clock() >= deadline:
+                    raise
+    except BaseException:
+        driver.close()
+        raise
+
+
 def keep_forwarding(
     path: str,
     connect: Callable[[], Client],
@@ -171,6 +217,8 @@ def keep_forwarding(
                             return
                         pause(LOOK_S)
         except Error as error:
+            if stopping():
+                return
             if not patient(error):
                 raise
             pause(backoff_s)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import inf
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
@@ -35,7 +35,10 @@ from ..arguments.quantities import Duration, Size, event_time, seconds, size_byt
 from ..errors import InvalidArgument, SpoolFull, TimedOut
 from ..producing.pieces import Shape, check_record, extras_bytes
 from . import spooled
-from .forwarding import LOOK_S, keep_forwarding
+from .forwarding import LOOK_S, keep_forwarding, reach
+
+if TYPE_CHECKING:
+    from ..connection.driver import Driver
 
 LARGEST = 16 << 20
 """Limit of one record, as of topics that do not say otherwise."""
@@ -45,6 +48,9 @@ LOGS = 16
 `max_age`, so that it goes without young ones."""
 
 FORWARDER_TIMEOUT_S = 10.0
+
+CLOSING_S = 0.5
+"""How long `close` lets the chunk that is on its way arrive; the next forwarder sends it again."""
 
 log = logging.getLogger("penstock.clients")
 
@@ -105,6 +111,7 @@ class Spool:
         self._oldest_at = 0.0  # when the age was looked at last
         self._trouble = ""
         self._stopping = threading.Event()
+        self._driver: Driver | None = None  # of the forwarder, while it has a connection or waits for one
         self._forwarder: threading.Thread | None = None
         if to is not None:
             self._forwarder = threading.Thread(target=self._forward, args=(to,), name="penstock-spool", daemon=True)
@@ -308,23 +315,26 @@ class Spool:
             return SpoolStatus(waiting, sum(self._sizes.values()), self._dropped, self._trouble)
 
     def _forward(self, to: str) -> None:
-        from ..client import connect
+        stopping = self._stopping.is_set
 
-        def patient(error: Error) -> bool:
+        def troubled(error: Error) -> bool:
             if str(error) != self._trouble:
                 log.warning("forwarding the spool %s to %s: %s", self.path, to, error)
             self._trouble = str(error)
             return True
+
+        def opened(driver: Driver) -> None:
+            self._driver = driver
 
         def told(count: int) -> None:
             self._trouble = ""
 
         keep_forwarding(
             self.path,
-            lambda: connect(to, timeout=FORWARDER_TIMEOUT_S),
-            stopping=self._stopping.is_set,
+            lambda: reach(to, FORWARDER_TIMEOUT_S, stopping=stopping, troubled=troubled, opened=opened),
+            stopping=stopping,
             pause=self._stopping.wait,
-            patient=patient,
+            patient=troubled,
             told=told,
         )
 
@@ -335,13 +345,16 @@ class Spool:
             raise Closed(f"the spool {self.path} was closed, or opened by the process this one was forked from")
 
     def close(self) -> None:
-        """Stop accepting and forwarding; what waits stays for the next one. Idempotent."""
+        """Stop accepting and forwarding, within about a second; what waits stays for the next one. Idempotent."""
         with self._turn:
             if self._closed:
                 return
             self._closed = True
         self._stopping.set()
         if self._forwarder is not None:
+            self._forwarder.join(CLOSING_S)
+            if self._driver is not None:
+                self._driver.close()  # ends all waits
             self._forwarder.join()
         with self._turn:
             self._logs.close()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -15,11 +16,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from penstock import Spool
 from penstock.broker.errors import UnknownTopic
 from penstock.clients import InvalidArgument, TimedOut, connect
+from penstock.clients.connection.steps import FOREVER, Pause
 from penstock.clients.errors import SpoolFull
 from penstock.clients.spooling import forwarding, spooled
+from penstock.clients.spooling import spool as spool_module
 from penstock.clients.spooling.forwarding import Forwarder, keep_forwarding
 from penstock.storage import rolling_logs
 from penstock.storage.errors import AlreadyOpen, BatchTooLarge, Closed, Corrupt, RecordTooLarge
@@ -99,6 +103,103 @@ def test_a_forwarder_of_the_same_process_waits_for_its_broker(penstock_broker, t
         spool.flush(timeout=60)
         assert stands(client, "t") == [b"0", b"1"]
         assert spool.status().trouble == ""
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The wait before a broker is said to be away, and that of `close`, are short; that for the broker is long."""
+    monkeypatch.setattr(forwarding, "REACH_S", 0.01)
+    monkeypatch.setattr(spool_module, "CLOSING_S", 0.01)
+    monkeypatch.setattr(spool_module, "FORWARDER_TIMEOUT_S", 3600.0)
+
+
+def test_a_spool_says_at_once_that_its_broker_is_away_and_closes_while_it_connects(impatient, tmp_path):
+    nowhere = f"unix://{tmp_path}/nosuch.sock"
+    with Spool(tmp_path / "s", to=nowhere) as spool:
+        spool.send("t", b"0")
+        until(lambda: spool.status().trouble != "")
+        assert f"no connection to {nowhere}; is a broker running there?" in spool.status().trouble
+        with pytest.raises(TimedOut, match="is a broker running there"):
+            spool.flush(timeout=0.01)
+    assert spool.closed
+    with Spool(tmp_path / "s") as spool:
+        assert spool.status().waiting == 1
+
+
+def test_a_spool_closes_while_its_broker_owes_an_answer(penstock_broker, impatient, tmp_path, monkeypatch):
+    asked = threading.Event()
+    commit = forwarding.Forwarder._publish
+
+    def silent(forwarder: Any, client: Any, end: int) -> None:
+        asked.set()
+        client._driver.run(_forever())
+        commit(forwarder, client, end)
+
+    monkeypatch.setattr(forwarding.Forwarder, "_publish", silent)
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        with Spool(tmp_path / "s", to=penstock_broker.url) as spool:
+            spool.send("t", b"0")
+            assert asked.wait(60)
+        monkeypatch.undo()
+        assert forward_all(tmp_path / "s", client) == 1
+        assert stands(client, "t") == [b"0"]
+
+
+def _forever() -> Any:
+    while True:
+        yield Pause(FOREVER)
+
+
+def test_reaching_ends_with_its_timeout_and_when_it_is_stopped(impatient, tmp_path):
+    told: list[Any] = []
+    for timeout, stops in [(0.05, False), (3600.0, True)]:
+        with pytest.raises(TimedOut):
+            forwarding.reach(f"unix://{tmp_path}/n", timeout, stopping=lambda: stops, troubled=told.append)  # noqa: B023
+    assert len(told) >= 2
+
+
+def test_the_command_waits_for_its_directory_unless_it_is_to_end(penstock_client, tmp_path, monkeypatch):
+    from penstock.cli import forward
+
+    args = [str(tmp_path / "s"), "--to", penstock_client.url]
+    refused = CliRunner().invoke(forward.command, [*args, "--until-empty"])
+    assert (refused.exit_code, "there is no directory" in refused.output) == (2, True)
+    assert not (tmp_path / "s").exists()
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            with Spool(tmp_path / "s") as spool:
+                spool.send("t", b"0")
+                penstock_client.create_topic("t")
+        if len(waits) > 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(forward, "time", SimpleNamespace(sleep=sleep))
+    done = CliRunner().invoke(forward.command, args)
+    assert done.exit_code == 0, done.output
+    assert done.output.count("waiting: there is no directory") == 1
+    assert "1 record forwarded" in done.output
+
+
+def test_the_command_says_once_that_its_broker_is_away(impatient, tmp_path, monkeypatch):
+    from penstock.cli import forward
+
+    Spool(tmp_path / "s").close()
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(forward, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setenv("PENSTOCK_TIMEOUT_S", "50ms")
+    done = CliRunner().invoke(forward.command, [str(tmp_path / "s"), "--to", f"unix://{tmp_path}/n"])
+    assert done.exit_code == 0, done.output
+    assert done.output.count("waiting: ") == 1, done.output
 
 
 def test_a_record_that_the_broker_refuses_stops_forwarding_and_is_not_skipped(penstock_client, tmp_path):
