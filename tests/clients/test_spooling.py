@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -21,13 +20,12 @@ from penstock import Spool
 from penstock.broker.errors import UnknownTopic
 from penstock.clients import InvalidArgument, TimedOut, connect
 from penstock.clients.connection.steps import FOREVER, Pause
-from penstock.clients.errors import SpoolFull
 from penstock.clients.spooling import forwarding, spooled
 from penstock.clients.spooling import spool as spool_module
 from penstock.clients.spooling.forwarding import Forwarder, keep_forwarding
 from penstock.storage import rolling_logs
-from penstock.storage.errors import AlreadyOpen, BatchTooLarge, Closed, Corrupt, RecordTooLarge
-from penstock.storage.files import Files
+from penstock.storage.errors import AlreadyOpen, Closed, Corrupt, RecordTooLarge
+from support.spools import forward_all, stands
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -37,18 +35,6 @@ def until(condition: Callable[[], bool]) -> None:
             return
         threading.Event().wait(0.02)
     raise AssertionError("it never came")
-
-
-def stands(client: Any, topic: str, partition: int = 0) -> list[bytes]:
-    return [record.value for record in client.read(topic, partition, 0, max_records=100_000)]
-
-
-def forward_all(path: Any, client: Any) -> int:
-    count = 0
-    with Forwarder(str(path)) as forwarder:
-        while found := forwarder.forward(client):
-            count += found
-    return count
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 64, b"[]", b'{"name": 7}', b"{" * 5000])
@@ -155,7 +141,7 @@ def test_reaching_ends_with_its_timeout_and_when_it_is_stopped(impatient, tmp_pa
     told: list[Any] = []
     for timeout, stops in [(0.05, False), (3600.0, True)]:
         with pytest.raises(TimedOut):
-            forwarding.reach(f"unix://{tmp_path}/n", timeout, stopping=lambda: stops, troubled=told.append)  # noqa: B023
+            forwarding.reach(f"unix://{tmp_path}/n", timeout, stopping=lambda stops=stops: stops, troubled=told.append)
     assert len(told) >= 2
 
 
@@ -281,144 +267,6 @@ def test_one_process_accepts_and_one_forwards(tmp_path):
             Spool(tmp_path / "s")
         with pytest.raises(AlreadyOpen):
             Forwarder(str(tmp_path / "s"))
-
-
-def test_a_full_spool_refuses(penstock_client, tmp_path):
-    penstock_client.create_topic("t")
-    with Spool(tmp_path / "s", max_bytes=10_000) as spool:
-        for _ in range(10):
-            spool.send("t", bytes(950))
-        with pytest.raises(SpoolFull, match="of 10000 bytes: forward it"):
-            spool.send("t", bytes(950))
-        forward_all(tmp_path / "s", penstock_client)
-        spool.send("t", bytes(950))
-        assert (spool.status().waiting, spool.status().dropped) == (1, 0)
-    with Spool(tmp_path / "s", max_bytes=10_000) as spool:
-        assert 950 <= spool.status().bytes <= 3000
-
-
-def test_a_full_spool_drops_the_oldest_if_it_is_told_to(penstock_client, tmp_path, caplog):
-    penstock_client.create_topic("t")
-    with Spool(tmp_path / "s", max_bytes=10_000, when_full="drop_oldest") as spool:
-        values = [b"%03d" % number + bytes(950) for number in range(30)]
-        for value in values:
-            spool.send("t", value)
-        status = spool.status()
-        assert status.bytes <= 10_000
-        assert status.waiting + status.dropped == 30
-        assert status.waiting >= 8
-        assert "is full: dropped" in caplog.text
-        forward_all(tmp_path / "s", penstock_client)
-    assert stands(penstock_client, "t") == values[status.dropped :]
-
-
-@pytest.mark.parametrize("when_full", ["refuse", "drop_oldest"])
-def test_what_can_never_fit_is_refused_and_drops_nothing(tmp_path, when_full):
-    with Spool(tmp_path / "s", max_bytes=10_000, when_full=when_full) as spool:
-        spool.send_many("t", [bytes(100)] * 50)
-        before = spool.status()
-        with pytest.raises(RecordTooLarge, match="a record of 10001 bytes is over max_bytes=10000 of the spool"):
-            spool.send("t", bytes(10_001))
-        with pytest.raises(RecordTooLarge):
-            spool.send("t", bytes(9_999), key=b"k", headers={"h": b"1"})
-        with pytest.raises(BatchTooLarge, match="11 records of 10010 bytes are over max_bytes=10000 of the spool"):
-            spool.send_many("t", [bytes(910)] * 11)
-        assert spool.status() == before
-        assert (before.waiting, before.dropped) == (50, 0)
-
-
-def test_what_just_fits_is_taken(tmp_path):
-    with Spool(tmp_path / "s", max_bytes=10_000) as spool:
-        spool.send("t", bytes(10_000))
-        assert spool.status().waiting == 1
-
-
-@pytest.mark.parametrize("when_full", ["refuse", "drop_oldest"])
-def test_records_that_were_forwarded_take_no_room(penstock_client, tmp_path, when_full):
-    penstock_client.create_topic("t")
-    with Spool(tmp_path / "s", max_bytes=10_000, when_full=when_full) as spool:
-        for size in (9_000, 100, 9_500, 300, 9_900):
-            spool.send("t", bytes(size))
-            forward_all(tmp_path / "s", penstock_client)
-        assert (spool.status().waiting, spool.status().dropped) == (0, 0)
-    assert [len(value) for value in stands(penstock_client, "t")] == [9_000, 100, 9_500, 300, 9_900]
-
-
-def test_keys_and_headers_fill_a_log_as_values_do(tmp_path):
-    with Spool(tmp_path / "s", max_bytes=16_000, when_full="drop_oldest") as spool:
-        for _ in range(16):
-            spool.send("t", None, key=bytes(500), headers={"h": bytes(500)})
-        assert spool.status().dropped <= 1
-        assert len(list((tmp_path / "s/records").glob("0*"))) >= 15
-
-
-def test_a_log_has_records_of_a_part_of_the_age_so_that_young_ones_are_not_dropped_with_it(tmp_path, monkeypatch):
-    now = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep)
-    monkeypatch.setattr(rolling_logs, "time", clock)
-    with Spool(tmp_path / "s", max_age=160, when_full="drop_oldest") as spool:
-        for at, logs in [(0, 1), (10, 1), (10.5, 2), (20.5, 2), (150, 3)]:
-            now[0] = at
-            spool.send("t", b"v")
-            assert len(list((tmp_path / "s/records").glob("0*"))) == logs
-        assert spool._drop_oldest()
-        assert (spool.status().waiting, spool.status().dropped) == (3, 2)
-
-
-def test_a_log_that_a_forwarder_removes_first_makes_room_as_well(tmp_path, monkeypatch):
-    with Spool(tmp_path / "s", max_bytes=1_000, when_full="drop_oldest") as spool:
-        spool.send("t", bytes(900))
-        remove = rolling_logs.RollingLogs.remove
-
-        def too_late(logs: Any, number: int, unneeded: Any) -> bool:
-            remove(logs, number, unneeded)
-            return False
-
-        monkeypatch.setattr(rolling_logs.RollingLogs, "remove", too_late)
-        spool.send("t", bytes(900))
-        assert (spool.status().waiting, spool.status().dropped) == (1, 0)
-
-
-def test_a_begun_chunk_of_which_records_were_dropped_goes_on_behind_it(penstock_client, tmp_path, monkeypatch):
-    penstock_client.create_topic("t")
-    monkeypatch.setattr(rolling_logs, "FULL_RECORDS", 2)
-    with Spool(tmp_path / "s") as spool:
-        for number in range(6):
-            spool.send("t", b"%d" % number)
-        places = sorted(place for place, _ in _news(tmp_path))
-        with Forwarder(str(tmp_path / "s")) as died:
-            died._save(spooled.SpoolProgress(died._progress.name, 0, places[1]))
-        spool._drop_oldest()
-        spool._drop_oldest()
-        spool._drop_oldest()
-        forward_all(tmp_path / "s", penstock_client)
-    assert stands(penstock_client, "t") == [b"3", b"4", b"5"]
-
-
-def _news(tmp_path):
-    logs = rolling_logs.RollingLogs(spooled.records_path(f"{tmp_path}/s"), Files(), "durable")
-    logs.look()
-    found = list(logs.news())
-    logs.close()
-    return found
-
-
-@pytest.mark.parametrize("when_full", ["refuse", "drop_oldest"])
-def test_records_wait_for_no_longer_than_max_age(penstock_client, tmp_path, monkeypatch, when_full):
-    from penstock.clients.spooling import spool as module
-
-    with Spool(tmp_path / "s", max_age=60, when_full=when_full) as spool:
-        spool.send("t", b"0")
-        spool.send("t", b"1")
-        now = module.time.time() + 61
-        monkeypatch.setattr(module.time, "time", lambda: now)
-        spool._oldest_at = -10.0
-        if when_full == "refuse":
-            with pytest.raises(SpoolFull, match="older than max_age=60 s"):
-                spool.send("t", b"2")
-        else:
-            spool.send("t", b"2")
-            assert (spool.status().waiting, spool.status().dropped) == (1, 2)
 
 
 def test_what_cannot_be_a_record_is_refused_at_once(tmp_path):
