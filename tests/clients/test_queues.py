@@ -194,6 +194,25 @@ def test_leased_tasks_are_given_to_another_worker(client, topic):
             worker.ack(tasks)
 
 
+def test_a_task_that_was_claimed_and_given_back_did_not_fail(client, topic):
+    fill(client, topic, 1)
+    client.set_queue(topic, "jobs", lease_s=None, max_attempts=None)
+    id_ = f"{topic}-0-0"
+    with client.worker(topic, group="jobs", prefetch=0, name="ann") as ann:
+        ann.fetch(1, wait=WAIT)
+        with client.worker(topic, group="jobs", prefetch=0, name="bob") as bob:
+            bob.release(bob.claim([id_]))
+            found = client.task(id_, "jobs")
+            assert (found.state, found.attempt, found.why.partition("; ")[0]) == (
+                "retrying",
+                1,
+                "released after attempt 1",
+            )
+            (task,) = bob.fetch(1, wait=WAIT)
+            task.nack(delay=3600, reason="no network")
+            assert client.why(id_, "jobs").startswith("attempt 2 failed: no network; ")
+
+
 def test_claims_by_force_lease_what_is_not_leased(client, topic):
     fill(client, topic, 150)
     client.set_queue(topic, "jobs")

@@ -142,14 +142,16 @@ class TasksFinished(QueueEffect, tag=20, frozen=True):
 class TasksReturned(QueueEffect, tag=21, frozen=True):
     """Returned from a lease to be retried: `runs` are (first offset, how many, attempts so far, ready at).
 
-    `ended`: the worker settled the lease itself; else it was lost. Without a `reason` it is no failure. Token 0: they
-    were taken without a lease, and did not reach their worker.
+    `ended`: the worker settled the lease itself; else it was lost. Without a `reason` it is in no history. Token 0:
+    they were taken without a lease, and did not reach their worker. `released`: no attempt, so nothing failed; False in
+    logs of before.
     """
 
     token: int
     runs: list[tuple[int, int, int, int]]
     reason: str = ""
     ended: bool = True
+    released: bool = False
 
 
 class TasksDied(QueueEffect, tag=22, frozen=True):

@@ -59,7 +59,8 @@ def why(queue: Queue, offset: int, now_us: int, facts: Facts = NOTHING) -> str:
     waits = retrying.ready_us > now_us and not paused
     ahead = f"to be retried from {_moment(retrying.ready_us, now_us)}" if waits else ""
     then = ahead or _idle(queue, offset, now_us, facts)
-    return f"{_failed(queue, retrying)}; {then}" if retrying.attempt else then
+    before = _before(queue, retrying)
+    return f"{before}; {then}" if before else then
 
 
 def _idle(queue: Queue, offset: int, now_us: int, facts: Facts) -> str:
@@ -88,7 +89,12 @@ def _attempt(queue: Queue, attempt: int) -> str:
     return f"attempt {attempt}" if most is None else f"attempt {attempt} of {most}"
 
 
-def _failed(queue: Queue, retrying: RetryingRecord) -> str:
+def _before(queue: Queue, retrying: RetryingRecord) -> str:
+    """What came of a record's last lease; "" where that was no attempt."""
+    if retrying.released:
+        return f"released after {_attempt(queue, retrying.attempt)}" if retrying.attempt else "released"
+    if not retrying.attempt:
+        return ""
     reason = f": {retrying.history[-1][2]}" if retrying.history else ""
     return f"{_attempt(queue, retrying.attempt)} failed{reason}"
 

@@ -142,7 +142,7 @@ def returned(queue: Queue, token: int, runs: list[Run], now_us: int, *, ended: b
     again = [run for run in runs if not used_up(run[2] - 1)]
     over = [(first, count, attempt - 1) for first, count, attempt in runs if used_up(attempt - 1)]
     if again:
-        yield fx.TasksReturned(queue.group, token, untried(again, now_us), ended=ended)
+        yield fx.TasksReturned(queue.group, token, untried(again, now_us), ended=ended, released=True)
     if over:
         yield fx.TasksDied(queue.group, token, over, f"{LIMIT_FELL} to {queue.settings.max_attempts}", ended)
 

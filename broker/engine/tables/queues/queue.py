@@ -212,7 +212,8 @@ class Queue:
                     self._over([(offset, 1)], time_us)
                     continue
                 history = self._history(lease, offset, time_us, effect.reason)
-                self.retrying[offset] = RetryingRecord(attempt, ready_us, lease.keys.get(offset, 0), history)
+                key = lease.keys.get(offset, 0)
+                self.retrying[offset] = RetryingRecord(attempt, ready_us, key, history, effect.released)
             self._out(lease, first, count)
         self._settled(lease, ended=effect.ended)
 

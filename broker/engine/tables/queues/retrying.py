@@ -21,12 +21,14 @@ SLACK = 64
 
 
 class RetryingRecord(Struct, array_like=True):
-    """A record to be retried from `ready_us` on. `attempt`: of the lease before, 0 when none counts."""
+    """A record to be retried from `ready_us` on. `attempt`: of the lease before, 0 when none counts; `released`: and it
+    did not fail then, but was given back."""
 
     attempt: int
     ready_us: int
     key: int = 0
     history: list[Failure] = []
+    released: bool = False
 
 
 class RetryingTable(dict[int, RetryingRecord]):

@@ -66,6 +66,18 @@ def test_a_failed_record_says_which_attempt_it_was_and_when_it_is_tried_again():
     )
 
 
+@pytest.mark.parametrize(
+    ("attempt", "said"), [(0, "released; "), (1, "released after attempt 1 of 5; ")]
+)  # a claim counted, and nothing failed
+def test_a_record_that_was_given_back_is_not_said_to_have_failed(attempt: int, said: str):
+    group = Group(max_attempts=5).lease([(0, 1, attempt + 1)], 1)
+    group.do(fx.TasksReturned("g", 1, [(0, 1, attempt, NOW)], released=True))
+    assert group.why(0) == f"{said}next: the coming lease takes it"
+    group.lease([(0, 1, attempt + 1)], 1)
+    group.do(fx.TasksReturned("g", 2, [(0, 1, attempt + 1, NOW)], "no network"))
+    assert group.why(0).startswith(f"attempt {attempt + 1} of 5 failed: no network; ")
+
+
 def test_a_failed_record_whose_time_has_come_says_both_what_failed_and_what_it_waits_for():
     group = Group(max_attempts=5).lease([(0, 1, 2)], 1).do(fx.TasksReturned("g", 1, [(0, 1, 2, NOW)], "no network"))
     assert group.why(0) == "attempt 2 of 5 failed: no network; next: the coming lease takes it"
