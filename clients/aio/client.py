@@ -194,7 +194,8 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
             max_bytes: the most that one lease brings, but at least one task.
             max_processing: after so long without a call the application counts as hung, and its leases run out.
             at_most_once: tasks count as done when the broker gives them, without a lease: what this worker loses is
-                lost. Acking them changes nothing, they cannot be settled otherwise, and none are prefetched.
+                lost. Acking them changes nothing, they cannot be settled otherwise, and none are prefetched, so `lease`
+                and `prefetch` are not given with it.
         """
         self._driver.check_open()
         options = worker_options(

@@ -58,6 +58,9 @@ def worker_options(
         raise InvalidArgument(f"prefetch={prefetch!r} is not a number of leases from 0 to {PREFETCH_MAX}")
     if not 0 < lease_records <= RECORDS_MAX:
         raise InvalidArgument(f"lease_records={lease_records!r} is not a number of tasks from 1 to {RECORDS_MAX}")
+    if at_most_once and (lease is not None or prefetch > 1):
+        given = f"lease={lease!r}" if lease is not None else f"prefetch={prefetch!r}"
+        raise InvalidArgument(f"{given} means nothing with at_most_once=True: tasks are done when they are given")
     return WorkerOptions(
         group=group,
         name=name or made_up_name(),

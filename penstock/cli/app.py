@@ -145,8 +145,10 @@ def _failed(error: Exception, *, as_json: bool) -> int:
 def _refused(error: OSError, *, as_json: bool) -> int:
     """The line and the exit code of what the system refused: a file, or standard output itself."""
     reason = (error.strerror or str(error)).lower()
+    if error.errno == errno.EMFILE:
+        reason += " in this process: raise its limit (ulimit -n)"
     complain("os_error", f"{error.filename}: {reason}" if error.filename else reason, as_json=as_json)
-    return exits.FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else exits.FAILED
+    return exits.FULL if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE) else exits.FAILED
 
 
 def _usage(error: click.UsageError) -> str:

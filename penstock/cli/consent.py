@@ -12,19 +12,22 @@ from typing import Any
 
 import click
 
-from .options import F, Invocation
+from .options import F
+from .output import Output
 
 _YES = click.option("--yes", is_flag=True, help="Do not ask. Needed with --json, and without a terminal.")
 
 
 def asks_first(function: F) -> F:
-    """Give a destructive command --yes, and `asks`: whether it has to `ask`. To be placed below `with_session`."""
+    """Give a destructive command --yes, and `asks`: whether it has to `ask`. To be placed below `with_session`,
+    or `with_output`."""
 
     @functools.wraps(function)
-    def command(*args: Any, yes: bool, session: Invocation, **options: Any) -> Any:
-        if not yes and (session.output.as_json or not sys.stdin.isatty()):
+    def command(*args: Any, yes: bool, **given: Any) -> Any:
+        output: Output = given["output"] if "output" in given else given["session"].output
+        if not yes and (output.as_json or not sys.stdin.isatty()):
             raise click.UsageError("this cannot be undone, and there is no terminal to ask at: give --yes")
-        return function(*args, session=session, asks=not yes, **options)
+        return function(*args, asks=not yes, **given)
 
     return _YES(command)  # type: ignore[return-value]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from .consent import ask, asks_first
 from .options import with_output
 from .output import Output
 
@@ -61,7 +62,10 @@ def list_(file: str, output: Output) -> None:
 @_FILE
 @click.argument("name")
 @with_output
-def delete(file: str, name: str, output: Output) -> None:
+@asks_first
+def delete(file: str, name: str, asks: bool, output: Output) -> None:
     """Delete user NAME from FILE. Connections that have authenticated stay."""
+    if asks:
+        ask(f"delete user {name} from {file}?")
     _users().delete(file, name)
     output.say("deleted", f"user {name} deleted from {file}", user=name, file=file)

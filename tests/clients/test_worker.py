@@ -423,3 +423,11 @@ def test_a_worker_may_take_tasks_without_a_lease(client, topic):
     assert client.queue(topic, "jobs").depth == 0
     with client.worker(topic, group="jobs") as worker:
         assert worker.fetch(9, wait=0) == []
+
+
+def test_what_means_nothing_without_a_lease_is_refused(client, topic):
+    client.create_topic(topic)
+    for given in ({"lease": 5}, {"prefetch": 2}, {"lease": 5, "prefetch": 10}):
+        with pytest.raises(InvalidArgument, match=f"{next(iter(given))}=.* means nothing with at_most_once=True"):
+            client.worker(topic, group="jobs", at_most_once=True, **given)
+    client.worker(topic, group="jobs", at_most_once=True, prefetch=0).close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
-from penstock.cli import exits
+from penstock.cli import app, exits
 from penstock.cli.app import COMMANDS
 from penstock.cli.formats import entries
 from penstock.clients.arguments.quantities import event_time
@@ -184,3 +187,13 @@ def test_a_wrong_key_in_the_file_stops_every_command(cli: Cli, tmp_path: Path) -
         found = cli(*command, "--config", str(path))
         assert found.code == exits.USAGE
         assert found.err == f"penstock: {path}: unknown key 'urll': did you mean 'url'?\n"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_what_a_process_has_too_little_of_has_its_exit_code_and_its_files_a_way_out(code, monkeypatch, capsys):
+    def fail(*_: Any) -> Any:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(app.penstock, "make_context", fail)
+    assert app.run(["version"]) == exits.FULL
+    assert ("ulimit -n" in capsys.readouterr().err) == (code == errno.EMFILE)

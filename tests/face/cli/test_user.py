@@ -28,8 +28,13 @@ def test_users_are_added_changed_listed_and_deleted(cli: Cli, tmp_path: Path) ->
     cli("user", "add", path, "bob", stdin=b"x\n")
     assert cli("user", "list", path, "--json").lines == [{"user": "ann"}, {"user": "bob"}]
     assert cli("user", "list", path).text.split() == ["user", "ann", "bob"]
-    assert cli("user", "delete", path, "ann").text == f"user ann deleted from {path}\n"
-    cli("user", "delete", path, "bob")
+    for json in ([], ["--json"]):
+        refused = cli("user", "delete", path, "ann", *json)
+        assert (refused.code, "give --yes" in refused.err) == (exits.USAGE, True)
+    assert knows(path, "ann", "second")
+    assert cli("user", "delete", path, "ann", "--yes").text == f"user ann deleted from {path}\n"
+    (line,) = cli("user", "delete", path, "bob", "--yes", "--json").lines
+    assert (line["event"], line["user"]) == ("deleted", "bob")
     assert cli("user", "list", path).text == "no users yet: penstock user add FILE NAME\n"
 
 
