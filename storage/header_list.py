@@ -57,6 +57,9 @@ class HeaderList(FixedHeaders):
             return self.pairs == other.pairs
         return super().__eq__(other)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     __hash__: Any = None
 
     def __reduce__(self) -> Any:

@@ -57,6 +57,7 @@ def rows(batch: Batch) -> list[tuple]:
     return list(
         zip(
             records(batch),
+            [record.header_list for record in records(batch)],
             column(batch.priorities(), 0),
             column(batch.not_before(), 0),
             column(batch.dedup(), b""),

@@ -95,6 +95,13 @@ def test_a_list_of_headers_is_shown_in_its_order_with_an_empty_field_for_a_null(
     assert reader.gets()[1] == [b"b", b"1", b"a", b"", b"b", b"2"]
 
 
+def test_a_null_without_anything_is_an_entry_without_fields():
+    found = encoded_entries(batch.parse(batch.encode([b"x", None, b""])), 0, 3)
+    reader = hiredis.Reader()
+    reader.feed(b"".join(found))
+    assert [reader.gets()[1] for _ in found] == [[b"value", b"x"], [], [b"value", b""]]
+
+
 def test_a_part_of_a_batch_is_encoded():
     stored = batch.parse(batch.encode([b"a", b"b", b"c", b"d"], producer_id=1))
     ids = [entry.split(b"\r\n")[2] for entry in encoded_entries(stored, 1, 3)]
