@@ -171,7 +171,7 @@ class ForeignDirectory(StorageError):
 
 def way_to_install(extra: str) -> str:
     """The command that brings the packages of an extra of penstock."""
-    return f"pip install 'penstock[{extra}]' (in a clone '.[{extra}]')"
+    return f"pip install '.[{extra}]' in a clone of penstock"
 
 
 class MissingCodec(StorageError, ImportError):

@@ -26,7 +26,9 @@ def check_origin(method: str, scheme: str, headers: Mapping[bytes, bytes], allow
         return
     own = scheme.encode() + b"://" + headers.get(b"host", b"")
     if origin != own and origin.decode("latin-1") not in allowed:
-        raise Refusal(403, "foreign_origin", "pages of this origin may change nothing here: allow it with --cors")
+        raise Refusal(
+            403, "foreign_origin", "pages of this origin may change nothing here: allow it with --set cors=ORIGIN"
+        )
 
 
 def check_host(address: str, headers: Mapping[bytes, bytes]) -> None:

@@ -23,7 +23,7 @@ from .standard_streams import drop, open_closed
 
 COMMANDS = {
     "serve": "Run a broker.",
-    "gateway": "Serve Redis clients, as a client of a broker.",
+    "gateway": "Serve Redis and HTTP clients, as a client of a broker.",
     "user": "Add, list and delete the users of a gateway.",
     "topic": "Create, list, show, alter and delete topics.",
     "produce": "Write records to a topic.",

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from .options import Invocation, with_session
+from .options import Invocation, with_session, with_settings
 from .serve import door_settings
 from .standard_streams import unread_is_fine
 
@@ -28,6 +28,7 @@ from .standard_streams import unread_is_fine
 @click.option("--users", metavar="FILE", default="", help="Users that clients have to be; see `penstock user add`.")
 @click.option("--insecure", is_flag=True, help="Allow addresses that other machines can reach, without users.")
 @click.option("--no-create", is_flag=True, help="A record for a topic that is not there is an error.")
+@with_settings
 @with_session
 def command(
     *, resp: tuple[str, ...], http: tuple[str, ...], users: str, insecure: bool, no_create: bool, session: Invocation
@@ -42,7 +43,7 @@ def command(
     config = gateway.GatewayConfig(
         url=session.url, resp=resp, http=http, users=users or session.config.users, insecure=insecure,
         may_create=not no_create,
-        **door_settings(session.config), timeout_s=session.config.timeout_s, drain_s=session.config.drain_s,
+        **door_settings(session.config), drain_s=session.config.drain_s,
     )  # fmt: skip
 
     def ready(event: dict[str, Any]) -> None:

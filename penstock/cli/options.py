@@ -174,13 +174,19 @@ _URL = click.option(
 )
 
 
+_ANY = {"type": ASSIGNMENT, "multiple": True, "help": "Any setting of `config show`."}
+
+with_settings = click.option("--set", "overrides", **_ANY)
+"""Above `with_session`: settings by name on the command line."""
+
+
 def with_session(function: F) -> F:
     """Give a command that talks to a broker its `session`."""
 
     @functools.wraps(function)
     def command(*args: Any, url: str | None, config_file: str | None, as_json: bool, **options: Any) -> Any:
         check_text()
-        loaded = configuration.load({"url": url}, path=config_file)
+        loaded = configuration.load({"url": url, **dict(options.pop("overrides", ()))}, path=config_file)
         return function(*args, session=Invocation(loaded, Output(as_json=as_json)), **options)
 
     return _URL(_CONFIG(_JSON(command)))  # type: ignore[return-value]
@@ -194,8 +200,7 @@ def with_config(function: F) -> F:
         check_text()
         return function(**options)
 
-    setting = click.option("--set", "settings", type=ASSIGNMENT, multiple=True, help="Any setting of `config show`.")
-    return setting(_CONFIG(_JSON(command)))  # type: ignore[return-value]
+    return click.option("--set", "settings", **_ANY)(_CONFIG(_JSON(command)))  # type: ignore[return-value]
 
 
 def with_output(function: F) -> F:

@@ -128,7 +128,9 @@ def door_settings(config: configuration.Config) -> dict[str, Any]:
     """The settings of the gateway's doors. Raises InvalidCertificate."""
     certificate, key = (str(Path(file).absolute()) if file else "" for file in (config.tls_certificate, config.tls_key))
     import_module("..gateway.tls", __package__).server_context(certificate, key)
-    return {"cors": tuple(config.cors), "tls_certificate": certificate, "tls_key": key}
+    return {
+        "cors": tuple(config.cors), "tls_certificate": certificate, "tls_key": key, "timeout_s": config.timeout_s,
+    }  # fmt: skip
 
 
 def _greet(output: Output, event: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ def test_a_config_goes_to_a_child_as_text():
 
 def test_a_missing_library_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "hiredis", None)
-    with pytest.raises(MissingLibrary, match=r"needs hiredis.*penstock\[gateway\]"):
+    with pytest.raises(MissingLibrary, match=r"needs hiredis.*'\.\[gateway\]' in a clone"):
         libraries.load("hiredis")
 
 

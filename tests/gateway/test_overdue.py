@@ -33,7 +33,9 @@ def doors(own):
     for name in ("hiredis", "uvloop", "starlette", "uvicorn"):
         pytest.importorskip(name, reason=NEEDS)
     httpx, redis = pytest.importorskip("httpx", reason=NEEDS), pytest.importorskip("redis", reason=NEEDS)
-    gateway = GatewayProcess(own.url, "tcp://127.0.0.1:0", http=("tcp://127.0.0.1:0",), settings={"timeout_s": "0.5s"})
+    gateway = GatewayProcess(
+        own.url, "tcp://127.0.0.1:0", http=("tcp://127.0.0.1:0",), options=("--set", "timeout_s=0.5s")
+    )
     with httpx.Client(base_url=gateway.http_url, timeout=60, trust_env=False) as http:
         client = redis.Redis(port=gateway.port, retry=None)
         client.xadd("t", {"value": b"resp"})

@@ -166,7 +166,7 @@ def test_without_the_library_one_sentence_says_how_to_get_it(cli: Cli, monkeypat
     monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
     found = cli("shell", typed=b"")
     assert found.code == exits.FAILED
-    assert "needs prompt_toolkit: pip install 'penstock[shell]'" in found.err
+    assert "needs prompt_toolkit: pip install '.[shell]' in a clone" in found.err
 
 
 @contextmanager

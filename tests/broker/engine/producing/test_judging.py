@@ -233,5 +233,5 @@ def test_a_broker_without_the_codec_refuses_what_it_cannot_judge_and_says_where_
     with hidden_codec():
         answer = rig.ask(m.Produce, topic, 0, payload=batch)
     assert answer.code == "missing_codec"
-    assert "where the broker runs, pip install 'penstock[codecs]'" in answer.message
+    assert "where the broker runs, pip install '.[codecs]' in a clone" in answer.message
     assert rig.produce(topic, [b"a"]).offset == 0
