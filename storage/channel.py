@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Iterator
 from queue import Empty, Full
-from threading import get_ident
+from threading import Thread, current_thread
 from typing import Literal, Self
 
 from . import forks, layout
@@ -31,7 +31,7 @@ from .arguments import one_of, some_seconds, whole
 from .errors import Closed, InvalidArgument
 from .files import Files
 from .range_locks import RangeLocks
-from .rolling_logs import OFFSET_BITS, RollingLogs, patient_lock
+from .rolling_logs import BUSY_S, OFFSET_BITS, RollingLogs, lock_within
 
 LOOK_S = 0.01
 """How often a waiting thread looks for what other processes did."""
@@ -68,8 +68,9 @@ class Channel:
         self._left: dict[int, None] = {}  # items that are not done, by place, oldest first
         self._early: set[int] = set()  # done, and their own logs not read so far
         self._about: dict[int, set[int]] = {}  # by log of what is done: the logs of those items
-        self._taken: dict[int, int] = {}  # by this channel: the thread that did
+        self._taken: dict[int, Thread] = {}  # by this channel: the thread that did
         self._ending: set[int] = set()  # being done
+        self._torn = False  # an exception ended a look, so what was read so far may not be known
         self._closed = False
         forks.tell(self)
         with self._changed:
@@ -99,7 +100,10 @@ class Channel:
             self._append_item(item)
             return
         for _ in self._looks(block, timeout):
-            with patient_lock(f"{self.path}/{layout.LOCK}", self._files):
+            lock = lock_within(BUSY_S, f"{self.path}/{layout.LOCK}", self._files)
+            if lock is None:
+                continue
+            with lock:
                 if self.qsize() < self.maxsize:
                     self._append_item(item)
                     return
@@ -131,41 +135,50 @@ class Channel:
 
         Raises: queue.Empty.
         """
-        for _ in self._looks(block, timeout):
-            place = self._take()
-            if place is not None:
-                return self._value(place)
+        taking: list[int] = []
+        try:
+            for _ in self._looks(block, timeout):
+                place = self._take(taking)
+                if place is not None:
+                    return self._items.value(place)
+        except BaseException:
+            self._give_back(taking)
+            raise
         raise Empty
 
     def get_nowait(self) -> bytes:
         """Take an item, or raise queue.Empty."""
         return self.get(block=False)
 
-    def _take(self) -> int | None:
-        """The place of an item that is this thread's now (lock held)."""
+    def _take(self, taking: list[int]) -> int | None:
+        """The place of an item that is this thread's now (lock held). `taking` has it before it is taken."""
         self._look()
         again = True
         while again:
             again = False
             for place in self._left:
-                if place in self._taken or place in self._ending or not self._locks.take(place):
+                if place in self._taken or place in self._ending:
+                    continue
+                taking[:] = [place]
+                if not self._locks.take(place):
                     continue
                 self._look()  # what its last holder did is known now
                 if place in self._left:
-                    self._taken[place] = get_ident()
+                    self._taken[place] = current_thread()
                     return place
                 self._locks.give_back(place)
                 again = True
                 break
+        taking.clear()
         return None
 
-    def _value(self, place: int) -> bytes:
-        try:
-            return self._items.value(place)
-        except BaseException:
-            del self._taken[place]
-            self._locks.give_back(place)
-            raise
+    def _give_back(self, taking: list[int]) -> None:
+        """Let others have what a `get` took and did not return."""
+        with self._changed:
+            for place in taking:
+                self._taken.pop(place, None)
+                if not self._closed:
+                    self._locks.give_back(place)
 
     def task_done(self) -> None:
         """Say that an item is done, so that it never comes again: of those taken and not done, the one that this
@@ -175,7 +188,7 @@ class Channel:
         """
         with self._changed:
             self._check_open()
-            mine = [place for place, thread in self._taken.items() if thread == get_ident()] or list(self._taken)
+            mine = [place for place, thread in self._taken.items() if thread is current_thread()] or list(self._taken)
             if not mine:
                 raise ValueError("task_done() called too many times")
             place = mine[0]
@@ -236,7 +249,13 @@ class Channel:
                 self._changed.wait(left)
 
     def _look(self) -> None:
-        """Learn what was put and done since (lock held)."""
+        """Learn what was put and done since (lock held).
+
+        Records are read once. So if an exception ends a look, Ctrl-C or an error of the disk, the next one begins anew.
+        """
+        if self._torn:
+            self._begin_anew()
+        self._torn = True
         self._done.look()  # first: while an item's log is there, so are those that say it is done
         vanished = self._items.look()
         if vanished:
@@ -256,6 +275,15 @@ class Channel:
                 self._early.discard(place)
             else:
                 self._left[place] = None
+        self._torn = False
+
+    def _begin_anew(self) -> None:
+        """Forget what was read."""
+        self._done.rewind()
+        self._items.rewind()
+        self._left.clear()
+        self._early.clear()
+        self._about.clear()
 
     def _forget(self, numbers: set[int]) -> None:
         for place in [place for place in self._left if place >> OFFSET_BITS in numbers]:

@@ -85,7 +85,12 @@ class ReadableLog:
         """The last seq that may be read now."""
         value = self._limit() if self._limit is not None else None
         if value is None:
-            return self._verified_end()
+            verified = self._verified_end()
+            # A writer that came meanwhile may have written what it has not synced.
+            value = self._limit() if self._limit is not None else None
+            if value is None:
+                return verified
+        self._end = -1
         generation, seq = layout.split(value)
         if generation != self.generation:
             self.generation = generation

@@ -32,16 +32,22 @@ SEGMENT_BYTES = 16 << 20
 FULL_RECORDS, FULL_BYTES = 100_000, 64 << 20
 """A log with so much gets no more, so that it can be removed once its records are not needed."""
 
+BUSY_S = 0.1
+"""How long a lock may be held by others before what wants it is put off."""
+
 RETRY_S = 0.001
 """Between two tries for a lock that is held while one record is appended, or one log made."""
 
 
-def patient_lock(path: str, files: Files) -> FileLock:
-    """Take a lock that other processes hold for a moment."""
+def lock_within(seconds: float, path: str, files: Files) -> FileLock | None:
+    """Take a lock that other processes hold for a moment. None if one holds it for longer: it may be stopped."""
+    until = time.monotonic() + seconds
     while True:
         held = files.try_lock(path)
         if not isinstance(held, bytes):
             return held
+        if time.monotonic() >= until:
+            return None
         time.sleep(RETRY_S)
 
 
@@ -91,6 +97,11 @@ class RollingLogs:
                 if self._files.is_directory(log.path):
                     raise  # else it was removed meanwhile
 
+    def rewind(self) -> None:
+        """Have `news` begin with the first records again."""
+        for log in self._logs.values():
+            log.seek("earliest")
+
     def size(self, number: int) -> int:
         """Bytes of the records of a log."""
         return sum(segment.record_bytes for segment in self._logs[number].segments())
@@ -131,7 +142,9 @@ class RollingLogs:
             self.let_go()
         if self._own is not None:
             return self._logs[self._own]
-        with patient_lock(f"{self.path}/{layout.LOCK}", self._files):
+        lock = lock_within(inf, f"{self.path}/{layout.LOCK}", self._files)
+        assert lock is not None, "it waits"
+        with lock:
             names = self._files.listdir(self.path)
             found = [int(digits) for name in names if (digits := name.removeprefix(REMOVED)).isdigit()]
             number = max(found, default=0) + 1
@@ -198,13 +211,16 @@ class RollingLogs:
             own, log = self._own, self._logs[self._own]
             reading = Log(log.path, read_only=True)  # first: without a writer it may be removed
             reading.seek(log.position)
+            self._own, self._logs[own] = None, reading  # before it is closed: Ctrl-C leaves no closed one to append to
             log.close()
-            self._own, self._logs[own] = None, reading
 
     def remove(self, number: int, unneeded: Callable[[], bool]) -> bool:
         """Remove a log without a writer if nothing needs it, which is asked once none can write to it any more."""
         path, removed = self._path_of(number), f"{self.path}/{REMOVED}{number}"
-        with patient_lock(f"{self.path}/{layout.LOCK}", self._files):  # none is being made or removed
+        lock = lock_within(BUSY_S, f"{self.path}/{layout.LOCK}", self._files)
+        if lock is None:
+            return False
+        with lock:  # none is being made or removed
             try:
                 held = self._files.try_lock(f"{path}/{layout.LOCK}")
             except FileNotFoundError:

@@ -16,6 +16,7 @@ import pytest
 from penstock import Channel
 from penstock.storage import rolling_logs
 from penstock.storage.errors import Closed, InvalidArgument
+from penstock.storage.files import Files
 from penstock.storage.range_locks import RangeLocks
 
 PATIENCE_S = 60.0
@@ -204,6 +205,36 @@ def test_closing_ends_a_wait(tmp_path):
     channel.close()
     thread.join(PATIENCE_S)
     assert len(raised) == 1
+
+
+def test_a_thread_is_done_with_nothing_that_one_before_it_took(tmp_path):
+    with Channel(tmp_path / "c") as channel:
+        for item in (b"A", b"B"):
+            channel.put(item)
+
+        def take(finish: bool) -> None:
+            channel.get()
+            if finish:
+                channel.task_done()
+
+        for finish in (False, True):
+            thread = threading.Thread(target=take, args=(finish,))
+            thread.start()
+            thread.join()
+    assert drained(tmp_path / "c") == [b"A"]
+
+
+def test_a_process_that_is_stopped_while_it_puts_stops_no_other(tmp_path):
+    with Channel(tmp_path / "c", maxsize=2) as channel:
+        channel.put(b"1")
+        with Files().try_lock(f"{channel.path}/lock") as held:
+            assert not isinstance(held, bytes), "it was free"
+            for wait in ({"block": False}, {"timeout": 0.01}):
+                with pytest.raises(queue.Full):
+                    channel.put(b"2", **wait)
+            assert channel.get_nowait() == b"1"
+            channel.task_done()
+        channel.put_nowait(b"2")
 
 
 def test_each_thread_is_done_with_what_it_took(tmp_path):
