@@ -1,12 +1,14 @@
-"""The users of a gateway: a file with a name and a hashed password a line (decision 71).
+"""The users of a gateway: a file with a name and a hashed password or token a line (decision 71).
 
 Idea: scrypt makes guessing a password dear, and so it makes every check dear. Checks run in a thread, one at a time,
 and a password that was right is remembered by a keyed hash, so that a user's other connections and requests are
 answered at once. A wrong one costs the full check each time.
 
+Tokens (tokens.py) are random, so they are checked by a plain hash.
+
 Contract: the file is readable by its owner alone, and replaced as a whole. A running gateway notices a new file with
 the next check; one that cannot be used is logged, and the users of before stay. No password is kept.
-Memory: one short hash per user.
+Memory: one short hash per user, and one per token.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ import re
 import secrets
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 from ..transport.names import RULE, is_name
 from .authorization import Principal
 from .errors import InvalidUsers
+from .tokens import Token, digest_of, fresh, parsed
 
 log = logging.getLogger("penstock.gateway")
 
@@ -80,7 +84,7 @@ class Users:
     def __init__(self, path: str) -> None:
         """Use `load`."""
         self._path = path
-        self._stamp, self._passwords = _read(path)
+        self._use(_read(path))
         self._secret = secrets.token_bytes(32)
         self._right: dict[str, bytes] = {}  # by name, a keyed hash of a password that was right
         self._turn = asyncio.Lock()
@@ -89,9 +93,19 @@ class Users:
     def load(cls, path: str) -> Users:
         """The users of a file. Raises InvalidUsers, also for a file without any."""
         users = cls(path)
-        if not users._passwords:
+        if not users._passwords and not users._tokens:
             raise InvalidUsers(f"{path} has no users: penstock user add {path} NAME")
         return users
+
+    def verify_token(self, secret: str) -> Principal | None:
+        """The principal of a token; None when it is wrong or has expired."""
+        self._refresh()
+        token = self._tokens.get(digest_of(secret))
+        return Principal(token.user) if token is not None and token.valid(time.time()) else None
+
+    def _use(self, found: _Content) -> None:
+        self._stamp, self._passwords = found.stamp, found.passwords
+        self._tokens = {token.digest: token for token in found.tokens}
 
     async def verify(self, name: str, password: str) -> Principal | None:
         """The principal of a name and password; None when they are wrong."""
@@ -129,7 +143,7 @@ class Users:
             return
         self._stamp = stamp
         try:
-            self._stamp, self._passwords = _read(self._path)
+            self._use(_read(self._path))
         except InvalidUsers as error:
             log.error("the users file changed and cannot be used, the users of before stay: %s", error.message)
             return
@@ -151,7 +165,8 @@ def _bytes(password: str) -> bytes:
 
 def names(path: str) -> list[str]:
     """The users of a file. Raises InvalidUsers."""
-    return sorted(_read(path)[1])
+    found = _read(path)
+    return sorted({*found.passwords, *(token.user for token in found.tokens)})
 
 
 def add(path: str, name: str, password: str) -> bool:
@@ -159,25 +174,65 @@ def add(path: str, name: str, password: str) -> bool:
 
     Raises InvalidUsers.
     """
-    if not is_name(name):
-        raise InvalidUsers(f"{name!r} cannot be the name of a user: {RULE}")
+    _check_name(name)
     if not password:
         raise InvalidUsers("the password is empty")
-    passwords = _read(path)[1] if os.path.exists(path) else {}
-    is_new = name not in passwords
-    _write(path, {**passwords, name: HashedPassword.of(password)})
+    found = _read_or_begin(path)
+    is_new = name not in found.passwords
+    _write(path, {**found.passwords, name: HashedPassword.of(password)}, found.tokens)
     return is_new
 
 
+def _check_name(name: str) -> None:
+    if not is_name(name):
+        raise InvalidUsers(f"{name!r} cannot be the name of a user: {RULE}")
+
+
 def delete(path: str, name: str) -> None:
-    """Delete a user. Raises InvalidUsers."""
-    passwords = _read(path)[1]
-    if passwords.pop(name, None) is None:
+    """Delete a user, with its tokens. Raises InvalidUsers."""
+    found = _read(path)
+    kept = [token for token in found.tokens if token.user != name]
+    if found.passwords.pop(name, None) is None and len(kept) == len(found.tokens):
         raise InvalidUsers(f"{path} has no user {name}")
-    _write(path, passwords)
+    _write(path, found.passwords, kept)
 
 
-def _read(path: str) -> tuple[Stamp, dict[str, HashedPassword]]:
+def tokens(path: str) -> list[Token]:
+    """The tokens of a file, by user. Raises InvalidUsers."""
+    return sorted(_read(path).tokens)
+
+
+def add_token(path: str, name: str, expires: int = 0) -> tuple[str, Token]:
+    """Add a token of a user, who may have no password. Returns the secret, and what is kept of it.
+
+    It expires so many seconds after 1970; 0: never. Raises InvalidUsers.
+    """
+    _check_name(name)
+    found, (secret, token) = _read_or_begin(path), fresh(name, expires)
+    _write(path, found.passwords, [*found.tokens, token])
+    return secret, token
+
+
+def delete_token(path: str, id_: str) -> None:
+    """Delete a token by its id. Raises InvalidUsers."""
+    found = _read(path)
+    kept = [token for token in found.tokens if token.id != id_]
+    if len(kept) == len(found.tokens):
+        raise InvalidUsers(f"{path} has no token {id_}")
+    _write(path, found.passwords, kept)
+
+
+class _Content(NamedTuple):
+    stamp: Stamp
+    passwords: dict[str, HashedPassword]
+    tokens: list[Token]
+
+
+def _read_or_begin(path: str) -> _Content:
+    return _read(path) if os.path.exists(path) else _Content((0, 0, 0), {}, [])
+
+
+def _read(path: str) -> _Content:
     try:
         with open(path, encoding="utf-8") as file:
             found = os.fstat(file.fileno())
@@ -188,13 +243,19 @@ def _read(path: str) -> tuple[Stamp, dict[str, HashedPassword]]:
     if stat.S_IMODE(found.st_mode) & ~PRIVATE:
         raise InvalidUsers(f"{path} is open to other users of this machine: chmod 600 {path}")
     passwords: dict[str, HashedPassword] = {}
+    found_tokens: list[Token] = []
     for number, line in enumerate(lines, 1):
-        if line and not line.startswith("#"):
+        if not line or line.startswith("#"):
+            continue
+        token = parsed(line)
+        if token is not None and is_name(token.user):
+            found_tokens.append(token)
+        else:
             name, password = _parsed(line, f"{path}, line {number}")
             if name in passwords:
                 raise InvalidUsers(f"{path}, line {number}: user {name} is there twice")
             passwords[name] = password
-    return _stamp(found), passwords
+    return _Content(_stamp(found), passwords, found_tokens)
 
 
 def _parsed(line: str, place: str) -> tuple[str, HashedPassword]:
@@ -207,9 +268,10 @@ def _parsed(line: str, place: str) -> tuple[str, HashedPassword]:
     return found[1], HashedPassword(n, r, p, bytes.fromhex(found[5]), bytes.fromhex(found[6]))
 
 
-def _write(path: str, passwords: dict[str, HashedPassword]) -> None:
+def _write(path: str, passwords: dict[str, HashedPassword], tokens_: list[Token]) -> None:
     """Replace the file. The temporary one has mode 0600 from the start."""
     text = "".join(f"{name}:{password.as_text()}\n" for name, password in passwords.items())
+    text += "".join(f"{token.as_line()}\n" for token in tokens_)
     target = Path(path).resolve()
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

@@ -114,6 +114,7 @@ ORDER = {
             "errors",
             "libraries",
             "authorization",
+            "tokens",
             "users",
             "turns",
             "holding",

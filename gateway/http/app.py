@@ -213,7 +213,7 @@ def _failed(error: Exception, methods: Any) -> Reply:
     """The answer to a request that failed."""
     if isinstance(error, Refusal):
         extra = {
-            401: (b"www-authenticate", b'Basic realm="penstock", charset="UTF-8"'),
+            401: (b"www-authenticate", b'Basic realm="penstock", charset="UTF-8", Bearer realm="penstock"'),
             405: (b"allow", ", ".join(methods).encode()),
             429: (b"retry-after", b"1"),
         }

@@ -1,4 +1,4 @@
-"""The principal of a request: the user whose name and password its Basic authorization has.
+"""The principal of a request: the user whose name and password its Basic authorization has, or whose token its Bearer.
 
 Contract: without a users file every request is anyone's. A user that was right once is recognised at once afterwards,
 as HTTP clients send their password with each request. A request waits for `CHECK_S` at most while passwords of others
@@ -22,9 +22,16 @@ async def principal_of(users: Users | None, headers: Mapping[bytes, bytes]) -> P
     """The principal of a request with these headers. Raises Refusal."""
     if users is None:
         return ANYONE
-    found = credentials(headers.get(b"authorization", b""))
+    header = headers.get(b"authorization", b"")
+    secret = bearer(header)
+    if secret is not None:
+        principal = users.verify_token(secret)
+        if principal is None:
+            raise Refusal(401, "unauthenticated", "the token is wrong, or it has expired")
+        return principal
+    found = credentials(header)
     if found is None:
-        raise Refusal(401, "unauthenticated", "send a user and a password as Basic authorization")
+        raise Refusal(401, "unauthenticated", "send a user and a password as Basic authorization, or a token as Bearer")
     try:
         async with asyncio.timeout(CHECK_S):
             principal = await users.verify(*found)
@@ -33,6 +40,12 @@ async def principal_of(users: Users | None, headers: Mapping[bytes, bytes]) -> P
     if principal is None:
         raise Refusal(401, "unauthenticated", "the user or the password is wrong")
     return principal
+
+
+def bearer(header: bytes) -> str | None:
+    """The token of an Authorization header; None if it has none."""
+    scheme, _, rest = header.partition(b" ")
+    return rest.strip().decode("latin-1") if scheme.lower() == b"bearer" else None
 
 
 def credentials(header: bytes) -> tuple[str, str] | None:

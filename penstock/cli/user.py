@@ -1,19 +1,22 @@
 """`penstock user`: the users file of a gateway.
 
 Contract: a password is asked for twice at a terminal, without showing it; otherwise it is the first line of standard
-input. It is never an argument, which other users of the machine could see. Nothing here needs a broker.
+input. It is never an argument, which other users of the machine could see. A token is shown once, on standard output.
+Nothing here needs a broker.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
 import click
 
 from .consent import ask, asks_first
-from .options import with_output
+from .options import DURATION, with_output
 from .output import Output
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False))
@@ -21,7 +24,7 @@ _FILE = click.argument("file", type=click.Path(dir_okay=False))
 
 @click.group
 def command() -> None:
-    """Add, list and delete the users of a gateway, in a file that `serve --users` names."""
+    """Add, list and delete the users of a gateway and their tokens, in a file that `serve --users` names."""
 
 
 def _users() -> Any:
@@ -64,8 +67,53 @@ def list_(file: str, output: Output) -> None:
 @with_output
 @asks_first
 def delete(file: str, name: str, asks: bool, output: Output) -> None:
-    """Delete user NAME from FILE. Connections that have authenticated stay."""
+    """Delete user NAME from FILE, and its tokens. Connections that have authenticated stay."""
     if asks:
         ask(f"delete user {name} from {file}?")
     _users().delete(file, name)
     output.say("deleted", f"user {name} deleted from {file}", user=name, file=file)
+
+
+@command.command("token")
+@_FILE
+@click.argument("name")
+@click.option(
+    "--expires", type=DURATION, metavar="TIME", help="How long it is valid, e.g. 30d. Default: until revoked."
+)
+@with_output
+def token_(file: str, name: str, expires: float | None, output: Output) -> None:
+    """Make a token of user NAME, which HTTP clients send as Bearer, and show it this once.
+
+    The file is made for you alone; a running gateway notices. The user needs no password.
+    """
+    until = 0 if expires is None else int(time.time() + expires)
+    secret, token = _users().add_token(file, name, until)
+    output.say("made", secret, token=secret, id=token.id, user=name, file=file, expires=_when(until))
+
+
+@command.command("tokens")
+@_FILE
+@with_output
+def tokens_(file: str, output: Output) -> None:
+    """List the tokens of FILE: their ids and when they expire."""
+    found = _users().tokens(file)
+    if output.as_json:
+        for each in found:
+            output.json({"id": each.id, "user": each.user, "expires": _when(each.expires)})
+        return
+    rows = [[each.id, each.user, _when(each.expires) or "never"] for each in found]
+    output.table(["id", "user", "expires"], rows, empty="no tokens yet: penstock user token FILE NAME")
+
+
+@command.command
+@_FILE
+@click.argument("id_", metavar="ID")
+@with_output
+def revoke(file: str, id_: str, output: Output) -> None:
+    """Delete the token with this ID from FILE; the next request that sends it is refused."""
+    _users().delete_token(file, id_)
+    output.say("revoked", f"token {id_} deleted from {file}", id=id_, file=file)
+
+
+def _when(expires: int) -> str | None:
+    return datetime.fromtimestamp(expires, UTC).isoformat() if expires else None

@@ -18,9 +18,9 @@ class Batch:
         self.settled = False
         self.pending = SimpleNamespace(partition=0)
 
-    def place(self, index: int) -> tuple[int, int]:
+    def offset(self, index: int) -> int:
         assert self.settled
-        return 0, index
+        return index
 
     def repeats(self, index: int) -> None:
         return None

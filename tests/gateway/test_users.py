@@ -203,3 +203,57 @@ def test_names_and_passwords_have_to_be_some(path, name, password):
 def test_new_passwords_cost_enough():
     n, r, p = 1 << 14, 8, 5
     assert HashedPassword(n, r, p, bytes(16), b"")._hash("x", 4)  # OpenSSL allows the memory
+
+
+# -- tokens --------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_its_user_until_it_expires_or_is_deleted(path, monkeypatch):
+    secret, token = module.add_token(path, "ann", 1_000)
+    lasting, _ = module.add_token(path, "bob")
+    users, now = Users.load(path), [999.0]
+    monkeypatch.setattr(module.time, "time", lambda: now[0])
+    assert [users.verify_token(each) for each in (secret, lasting)] == [Principal("ann"), Principal("bob")]
+    assert [users.verify_token(each) for each in ("", secret[:-1], secret + "x", token.digest)] == [None] * 4
+    now[0] = 1_000.0
+    assert users.verify_token(secret) is None
+    now[0] = 999.0
+    module.delete_token(path, token.id)
+    assert [users.verify_token(each) for each in (secret, lasting)] == [None, Principal("bob")]
+
+
+def test_the_file_has_hashes_of_tokens_and_is_private(path):
+    made = [module.add_token(path, name, 5)[0] for name in ("ann", "ann", "bob")]
+    assert len(set(made)) == 3
+    text = Path(path).read_text()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert not [secret for secret in made if secret in text]
+    assert [token.user for token in module.tokens(path)] == ["ann", "ann", "bob"]
+
+
+def test_passwords_and_tokens_do_not_change_each_other(path, checked):
+    module.add(path, "ann", "one")
+    secret, token = module.add_token(path, "ann")
+    module.add(path, "ann", "two")
+    users = Users.load(path)
+    assert users.verify_token(secret) == Principal("ann")
+    module.delete_token(path, token.id)
+    assert checked(users.verify("ann", "two")) == [Principal("ann")]
+    secret, _ = module.add_token(path, "ann")
+    module.add_token(path, "bob")
+    assert module.names(path) == ["ann", "bob"]
+    module.delete(path, "ann")
+    assert users.verify_token(secret) is None
+    module.delete(path, "bob")
+    with pytest.raises(InvalidUsers, match="no users"):
+        Users.load(path)
+
+
+def test_what_is_not_there_is_said(path):
+    module.add_token(path, "ann")
+    with pytest.raises(InvalidUsers, match="no token 00"):
+        module.delete_token(path, "00")
+    with pytest.raises(InvalidUsers, match="no user bob"):
+        module.delete(path, "bob")
+    with pytest.raises(InvalidUsers, match="cannot be the name"):
+        module.add_token(path, "a:b")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from penstock.cli import exits
+from penstock.gateway.authorization import Principal
 from penstock.gateway.users import Users
 
 from ..conftest import Cli
@@ -64,3 +65,19 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(cli: Cli, tmp_path: Path) ->
         result = cli("user", *arguments, stdin=stdin)
         assert (result.code, len(result.err.splitlines())) == (exits.USAGE, 1)
         assert says in result.err
+
+
+def test_a_token_is_shown_once_listed_by_its_id_and_revoked(cli: Cli, tmp_path: Path) -> None:
+    path = str(tmp_path / "users")
+    made = cli("user", "token", path, "robot", "--expires", "1h", "--json").lines[0]
+    secret = cli("user", "token", path, "robot").text.strip()
+    users = Users.load(path)
+    assert users.verify_token(made["token"]) == users.verify_token(secret) == Principal("robot")
+    listed = cli("user", "tokens", path, "--json").lines
+    assert {each["id"]: each["expires"] for each in listed}[made["id"]] == made["expires"] is not None
+    assert [each["user"] for each in listed] == ["robot", "robot"]
+    assert secret not in cli("user", "tokens", path).text
+    assert cli("user", "list", path).text.split() == ["user", "robot"]
+    assert cli("user", "revoke", path, made["id"]).text == f"token {made['id']} deleted from {path}\n"
+    assert (users.verify_token(made["token"]), users.verify_token(secret)) == (None, Principal("robot"))
+    assert cli("user", "revoke", path, made["id"]).code == exits.USAGE
