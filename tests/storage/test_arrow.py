@@ -18,7 +18,7 @@ def test_without_pyarrow_the_error_names_the_extra_and_the_rest_works(tmp_path: 
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
     with Log(tmp_path / "log") as log:
         log.append([b"one", b"two"])
-        with pytest.raises(MissingLibrary, match=r"penstock\[arrow\]"):
+        with pytest.raises(MissingLibrary, match=r"\.\[arrow\]"):
             next(log.batches("arrow"))
         log.seek("earliest")
         assert [record.value for record in log] == [b"one", b"two"]

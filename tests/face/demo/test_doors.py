@@ -64,5 +64,5 @@ def test_what_is_printed_can_be_typed(broker: Broker, number: int) -> None:
 
 def test_a_demo_without_a_library_of_the_doors_says_how_to_get_it(monkeypatch) -> None:
     monkeypatch.setattr(doors, "find_spec", lambda name: None if name == "redis" else name)
-    with pytest.raises(MissingLibrary, match=r"the demo needs redis, .*pip install 'penstock\[demo\]'"):
+    with pytest.raises(MissingLibrary, match=r"the demo needs redis, .*pip install '\.\[demo\]'"):
         doors.check()

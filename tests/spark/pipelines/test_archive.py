@@ -105,7 +105,7 @@ def test_a_target_of_another_topic_is_refused(spark, url, new, fill, tmp_path):
 def test_a_table_whose_library_is_missing_claims_nothing(spark, url, new, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.delitem(sys.modules, "penstock.spark.pipelines.delta", raising=False)
-    with pytest.raises(MissingLibrary, match=r"pip install 'penstock\[delta\]'"):
+    with pytest.raises(MissingLibrary, match=r"pip install '\.\[delta\]'"):
         archive(spark, url, [new()], tmp_path / "a", format="delta")
     assert not (tmp_path / "a").exists()
 
