@@ -110,6 +110,12 @@ class RollingLogs:
         """The place of the last record of a log."""
         return number << OFFSET_BITS | self._logs[number].end_offset - 1
 
+    def last_given(self) -> int:
+        """The place of the newest record; where its log is removed, the last place that the log can have had."""
+        names = self._files.listdir(self.path)
+        newest = max((int(digits) for name in names if (digits := name.removeprefix(REMOVED)).isdigit()), default=0)
+        return self.last_place(newest) if newest in self._logs else (newest + 1 << OFFSET_BITS) - 1
+
     def count_within(self, number: int, place: int) -> int:
         """How many records of a log there are behind a place, which may be in an earlier log or a later one."""
         offset = place - (number << OFFSET_BITS)

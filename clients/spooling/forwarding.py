@@ -55,6 +55,8 @@ class Forwarder:
         try:
             self._progress = spooled.load(path, self._files)  # with the lock: the one before may have gone on
             self._logs = RollingLogs(spooled.records_path(path), self._files, "durable")
+            self._logs.look()
+            spooled.check(path, self._progress, self._logs)
         except BaseException:
             self._lock.release()
             raise

@@ -47,6 +47,9 @@ LOGS = 16
 """A spool is about so many logs when it is full: the oldest goes as a whole. A log gets records for a sixteenth of
 `max_age`, so that it goes without young ones."""
 
+BATCH_BYTES, RECORD_BYTES = 512, 16
+"""What a batch, and each of its records, takes on disk at most beside its bytes, nearly."""
+
 FORWARDER_TIMEOUT_S = 10.0
 
 CLOSING_S = 0.5
@@ -72,7 +75,7 @@ class Spool:
     Args:
         path: the directory, made when missing; it must not be copied while records wait.
         to: the broker's address: a thread of this process forwards. None: another process does.
-        max_bytes: of values, keys and headers that wait.
+        max_bytes: on disk, of what waits; a record takes about 300 bytes beside its own, and less among others.
         max_age: of the oldest record that waits; None: any.
         when_full: "refuse" raises SpoolFull; "drop_oldest" drops the oldest log, about a sixteenth of the spool.
 
@@ -119,12 +122,13 @@ class Spool:
         forks.tell(self)
 
     def _open_logs(self) -> None:
-        spooled.load(self.path, self._files)
+        progress = spooled.load(self.path, self._files)
         self._logs = RollingLogs(
             spooled.records_path(self.path), self._files, "durable", max(self._max_bytes // LOGS, 1),
             inf if self._max_age_s is None else self._max_age_s / LOGS,
         )  # fmt: skip
         self._logs.look()
+        spooled.check(self.path, progress, self._logs)
         self._sizes = {number: self._logs.size(number) for number in self._logs.known}
         self._last = max((self._logs.last_place(number) for number in self._logs.known), default=0)
 
@@ -211,6 +215,7 @@ class Spool:
             envelope.null = True
             given[True] = {spooled.ENVELOPE: spooled.packed(envelope)}
         envelopes, contents = [given[value is None] for value in values], [value or b"" for value in values]
+        beside += sum(len(each[spooled.ENVELOPE]) for each in envelopes) + BATCH_BYTES + RECORD_BYTES * len(values)
         size = sum(map(len, contents)) + beside
         self._check_size(size, len(contents))
         self._make_room(size)
@@ -220,7 +225,8 @@ class Spool:
         with self._turn:
             self._last = max(self._last, place)
             number = place >> OFFSET_BITS
-            self._sizes[number] = self._sizes.get(number, 0) + size
+            if number in self._logs.known:
+                self._sizes[number] = self._logs.size(number)
 
     def _check_size(self, size: int, count: int) -> None:
         """Raise RecordTooLarge or BatchTooLarge for what an empty spool has no room for."""
@@ -300,11 +306,21 @@ class Spool:
         """
         until = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
         last = self._last
-        while spooled.load(self.path, self._files).stored < last:
+        while self._waits(last):
             self._check_open()
             if until is not None and time.monotonic() >= until:
                 raise TimedOut(f"timed out: forwarding the spool {self.path}: {self._trouble or 'records wait'}")
             time.sleep(LOOK_S / 2)
+
+    def _waits(self, last: int) -> bool:
+        """Whether a record up to a place is neither stored nor dropped."""
+        stored = spooled.load(self.path, self._files).stored
+        if stored >= last:
+            return False
+        with self._turn:
+            self._check_open()
+            self._look()
+            return self._logs.count_behind(stored) > self._logs.count_behind(last)
 
     def status(self) -> SpoolStatus:
         """How much waits, and what the forwarder of this process waits for."""

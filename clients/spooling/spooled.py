@@ -11,6 +11,8 @@ Contract: values and encodings; decides nothing.
 from __future__ import annotations
 
 import os
+import re
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,7 +21,12 @@ from ...storage.files import Files
 from ...storage.header_list import HeaderPair
 from ...storage.record import Record
 
+if TYPE_CHECKING:
+    from ...storage.rolling_logs import RollingLogs
+
 PROGRESS = "forwarded.json"
+
+_NAME = re.compile("spool-[0-9a-f]{24}")
 
 ENVELOPE = "spooled"
 """The header of a record in a spool."""
@@ -67,19 +74,32 @@ def records_path(path: str) -> str:
 
 def load(path: str, files: Files) -> SpoolProgress:
     """How far a spool is forwarded; a new one gets its name. Raises Corrupt."""
-    file = f"{path}/{PROGRESS}"
     try:
-        return msgspec.json.decode(files.read(file), type=SpoolProgress)
+        found = msgspec.json.decode(files.read(f"{path}/{PROGRESS}"), type=SpoolProgress)
     except msgspec.MsgspecError as error:
-        raise Corrupt(
-            f"{file} does not say how far the spool is forwarded: {error}; restore it from a copy, or remove it: what "
-            "is in the spool is then forwarded once more",
-            path=file,
-        ) from None
+        raise _damaged(path, str(error)) from None
     except FileNotFoundError:
         made = SpoolProgress(f"spool-{os.urandom(12).hex()}")
         save(path, files, made)
         return made
+    if not (_NAME.fullmatch(found.name) and 0 <= found.stored <= found.ahead):
+        raise _damaged(path, f"name {found.name[:60]!r}, stored {found.stored}, ahead {found.ahead}")
+    return found
+
+
+def check(path: str, progress: SpoolProgress, logs: RollingLogs) -> None:
+    """Raise Corrupt if more is forwarded than there ever was: records would be taken for stored."""
+    if progress.ahead > logs.last_given():
+        raise _damaged(path, f"ahead {progress.ahead} is behind the last record, {logs.last_given()}")
+
+
+def _damaged(path: str, why: str) -> Corrupt:
+    file = f"{path}/{PROGRESS}"
+    return Corrupt(
+        f"{file} does not say how far the spool is forwarded: {why}; restore it from a copy, or remove it: what is in "
+        "the spool is then forwarded once more",
+        path=file,
+    )
 
 
 def save(path: str, files: Files, progress: SpoolProgress) -> None:

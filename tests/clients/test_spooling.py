@@ -37,7 +37,20 @@ def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came")
 
 
-@pytest.mark.parametrize("damage", [b"", b"\0" * 64, b"[]", b'{"name": 7}', b"{" * 5000])
+NAME = f"spool-{'0' * 24}"
+DAMAGES = [
+    b"", b"\0" * 64, b"[]", b'{"name": 7}', b"{" * 5000,
+    *(
+        json.dumps({"name": name, "stored": stored, "ahead": ahead}).encode()
+        for name, stored, ahead in [
+            (NAME, -5, 0), (NAME, 2, 1), (NAME, 0, 1 << 60), (NAME, 1 << 60, 1 << 60), (NAME, 1 << 70, 1 << 70),
+            (NAME, 0, (1 << 32) + 2), ("", 0, 0), ("a/b c", 0, 0),
+        ]
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_spool_whose_progress_is_damaged_says_so_and_is_let_go(damage, tmp_path):
     path = tmp_path / "s"
     with Spool(path) as spool:
