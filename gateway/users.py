@@ -37,6 +37,9 @@ log = logging.getLogger("penstock.gateway")
 COST = (1 << 14, 8, 5)
 """N, r and p of scrypt for new passwords: 16 MiB, and some 0.1 s."""
 
+MEMORY_MAX, WORK_MAX = 1 << 19, 1 << 22
+"""Limits of N * r, which is 64 MiB, and of N * r * p: passwords are checked one at a time."""
+
 PRIVATE = 0o600
 SALT_BYTES = 16
 _OPENSSL_BYTES = 1 << 20
@@ -265,6 +268,8 @@ def _parsed(line: str, place: str) -> tuple[str, HashedPassword]:
     n, r, p = int(found[2]), int(found[3]), int(found[4])
     if n < 2 or n & (n - 1) or not r or not p:
         raise InvalidUsers(f"{place}: scrypt has no cost of {n}:{r}:{p}")
+    if n * r > MEMORY_MAX or n * r * p > WORK_MAX:
+        raise InvalidUsers(f"{place}: a cost of {n}:{r}:{p} is too high: it takes over 64 MiB, or half a second")
     return found[1], HashedPassword(n, r, p, bytes.fromhex(found[5]), bytes.fromhex(found[6]))
 
 
@@ -289,4 +294,4 @@ def _write(path: str, passwords: dict[str, HashedPassword], tokens_: list[Token]
 
 
 def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_ctime_ns, found.st_size, found.st_ino  # ctime: chmod changes it, too

@@ -101,7 +101,7 @@ def test_records_without_headers_cannot_be_given_some():
         lambda headers: headers.__setitem__("a", b"1"),
         lambda headers: headers.__ior__({"a": b"1"}),
     ):
-        with pytest.raises(TypeError, match="make a dict of it"):
+        with pytest.raises(TypeError, match="make a dict of them"):
             change(NO_HEADERS)
     assert NO_HEADERS == {}
 
@@ -132,7 +132,7 @@ def test_errors_are_what_python_calls_them():
         "UnknownQuery",
         "UnknownSession",
     }  # asked for by no name
-    beside = {"BadChecksum", "BatchTooLarge", "OutOfBounds", "RecordTooLarge", "TaskForgotten"}
+    beside = {"BadChecksum", "BatchTooLarge", "OutOfBounds", "RecordTooLarge", "StillFull", "TaskForgotten"}
     for kind, begins in kinds.items():
         found = {error.__name__ for error in ERRORS if issubclass(error, kind)}
         named = {error.__name__ for error in ERRORS if error.__name__.startswith(begins)}

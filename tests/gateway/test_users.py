@@ -118,6 +118,18 @@ def test_a_running_gateway_notices_other_users(checked, path, caplog):
     assert checked(users.verify("ann", "new"), users.verify("bob", "x")) == [None, Principal("bob")]
 
 
+def test_a_changed_file_that_is_made_private_counts_then(checked, path):
+    for name in ("ann", "bob"):
+        module.add(path, name, "x")
+    users = Users.load(path)
+    text = Path(path).read_text()
+    os.chmod(path, 0o644)
+    Path(path).write_text(text.replace("bob", "eve"))
+    assert checked(users.verify("bob", "x")) == [Principal("bob")]
+    os.chmod(path, 0o600)
+    assert checked(users.verify("bob", "x"), users.verify("eve", "x")) == [None, Principal("eve")]
+
+
 def test_a_user_that_was_deleted_is_none_any_more(checked, path):
     module.add(path, "ann", "x")
     users = Users.load(path)
@@ -171,6 +183,8 @@ BAD_LINES = {
     "ann:" + HASHED.replace(":2:", ":3:", 1): "no cost",
     "ann:" + HASHED.replace(":2:", ":1:", 1): "no cost",
     "ann:" + HASHED.replace(":1:", ":0:", 1): "no cost",
+    "ann:" + HASHED.replace(":2:", f":{1 << 20}:", 1): "is too high",
+    "ann:" + HASHED.replace(":2:1:1", f":{1 << 16}:8:65", 1): "is too high",
     f"bob:{HASHED}": "user bob is there twice",
 }
 
