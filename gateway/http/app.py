@@ -22,12 +22,16 @@ from ...storage.errors import Error
 from ..authorization import ANYONE
 from ..holding import TOO_MUCH, HeldBytes
 from .authenticating import principal_of
+from .openapi import body_fields
 from .operation import HEADER, JSON, ClientLeft, HttpCall, HttpGateway, HttpOperation, Reply, Streamed
 from .origins import check_host, check_origin
 from .problems import Problem, Refusal, problem_of, status_of
 from .strict_json import StrictDecoder
 
 log = logging.getLogger("penstock.gateway")
+
+UNKNOWN = "contains unknown field"
+"""In errors of msgspec."""
 
 PART_BYTES = 256 << 10
 """A reply leaves in such parts, each when the client has read most of the one before."""
@@ -84,8 +88,11 @@ class HttpPath:
                 call.principal = await principal_of(self._door.users, call.headers)
             call.asked = _query(row, scope["query_string"])
             body = await self._body(row, call, receive, held)
-            call.body = body if decoder is None else decoder.decode(body)
-            found = await row.handler(call)
+            try:
+                call.body = body if decoder is None else decoder.decode(body)
+                found = await row.handler(call)
+            except msgspec.ValidationError as error:
+                raise Refusal(400, "invalid_request", f"{error}{_hint(row, str(error))}") from None
             if isinstance(found, Streamed):
                 return found
             reply = found if isinstance(found, Reply) else _json(row, found)
@@ -116,8 +123,8 @@ class HttpPath:
             )
         declared = call.headers.get(b"content-length", b"0")
         if row.takes and call.content_type not in row.takes:
-            shown = call.content_type or "nothing"
-            raise Refusal(415, "unsupported_media_type", f"{row.name} takes {', '.join(row.takes)}, not {shown}")
+            shown = f", not {call.content_type}" if call.content_type else ": say so in Content-Type"
+            raise Refusal(415, "unsupported_media_type", f"{row.name} takes {', '.join(row.takes)}{shown}")
         if int(declared) > self._body_bytes:
             raise self._too_large()
         parts: list[bytes] = []
@@ -205,6 +212,13 @@ def _json(row: HttpOperation, found: Any) -> Reply:
     return Reply(b"" if row.gives is None else _encode(found), JSON, row.status)
 
 
+def _hint(row: HttpOperation, error: str) -> str:
+    """What a body may hold, behind an error that it holds something else."""
+    if UNKNOWN not in error or error.count("$."):
+        return ""
+    return f"; {row.name} takes {', '.join(each['name'] for each in body_fields(row))}"
+
+
 def _problem(status: int, problem: Problem, *headers: tuple[bytes, bytes]) -> Reply:
     return Reply(_encode(problem), JSON, status, headers)
 
@@ -220,7 +234,7 @@ def _failed(error: Exception, methods: Any) -> Reply:
         return _problem(error.status, error.problem, *filter(None, [extra.get(error.status)]))
     if isinstance(error, Error):
         return _problem(status_of(error), problem_of(error))
-    if isinstance(error, (msgspec.DecodeError, UnicodeError, RecursionError)):
+    if isinstance(error, (msgspec.DecodeError, UnicodeError)):
         return _problem(400, Problem("invalid_request", str(error), False))
     if isinstance(error, RecursionError):  # of msgspec
         return _problem(400, Problem("invalid_request", "the body is nested too deeply", False))

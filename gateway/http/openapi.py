@@ -44,7 +44,7 @@ def document(table: Sequence[HttpOperation]) -> bytes:
         "paths": paths,
         "components": {
             "schemas": _components(table), "responses": problems,
-            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": {each: {"type": "http", "scheme": each} for each in ("basic", "bearer")},
         },
     }  # fmt: skip
     return msgspec.json.encode(found)
@@ -56,7 +56,7 @@ def _operation(row: HttpOperation) -> dict[str, Any]:
         "responses": _responses(row),
     }  # fmt: skip
     if not row.open:
-        found["security"] = [{"basic": []}, {}]  # where there is no users file, without
+        found["security"] = [{"basic": []}, {"bearer": []}, {}]  # where there is no users file, without
     if row.about:
         found["description"] = row.about
     if row.takes:
@@ -84,6 +84,19 @@ def query_parameters(row: HttpOperation) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "query", "required": name in required, "schema": schema}
         for name, schema in shape["properties"].items()
+    ]
+
+
+def body_fields(row: HttpOperation) -> list[dict[str, Any]]:
+    """The fields of a row's JSON body, as `query_parameters` has those of its query."""
+    if row.shape is None:
+        return []
+    (top,), components = msgspec.json.schema_components([row.shape], ref_template=_REF)
+    single = next(each for each in top.get("anyOf", [top]) if "$ref" in each)
+    shape = components[single["$ref"].rpartition("/")[2]]
+    required = shape.get("required", [])
+    return [
+        {"name": name, "required": name in required, "schema": schema} for name, schema in shape["properties"].items()
     ]
 
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from itertools import groupby
+from typing import Any
 
-from .openapi import query_parameters
+from .openapi import body_fields, query_parameters
 from .operation import HttpOperation
 
 STYLE = """
@@ -48,11 +49,22 @@ def _operation(row: HttpOperation) -> str:
     facts += [(name, about) for name, about in row.headers]
     if row.takes:
         facts.append(("body", ", ".join(row.takes)))
+        facts += [(f"… {each['name']}", _field(each)) for each in body_fields(row)]
     facts.append(("answer", f"{row.status}, {row.gives_what}"))
     listed = "".join(f"<dt><code>{escape(name)}</code><dd>{escape(about)}" for name, about in facts)
     about = f"<p>{escape(row.about)}" if row.about else ""
     head = f"<summary><b>{row.method}</b> <code>{escape(row.path)}</code> {escape(row.summary)}</summary>"
     return f"<details>{head}{about}<dl>{listed}</dl></details>"
+
+
+def _field(field: dict[str, Any]) -> str:
+    """A field of a body in words."""
+    schema = field["schema"]
+    kinds = [str(each["type"]) for each in schema.get("anyOf", [schema]) if each.get("type", "null") != "null"]
+    said = {key: value for key, value in schema.items() if key != "default" or value is not None}
+    shown = " or ".join(dict.fromkeys(kinds)) or "any JSON value"
+    about = _kind({**said, "type": ""})
+    return " ".join(filter(None, ["Required." if field["required"] else "", f"{shown.capitalize()}.", about]))
 
 
 def _kind(schema: dict[str, object]) -> str:

@@ -55,6 +55,10 @@ async def trim_topic(call: HttpCall) -> list[TrimmedBody]:
     call.may("manage", call.path["topic"])
     if wanted.before is not None and wanted.before_offset is not None:
         raise InvalidArgument("before and before_offset both say which messages go: give one of them")
+    if wanted.before_offset is not None and wanted.partition is None:
+        raise InvalidArgument("before_offset is an offset of one partition: give partition, too")
+    if (wanted.records, wanted.before, wanted.before_offset) == (None, None, None):
+        raise InvalidArgument("a trim needs one rule: records, how many stay, before, a time, or before_offset")
     before = wanted.before_offset if wanted.before is None else start_of(wanted.before)
     found = await call.link.client.trim(call.path["topic"], wanted.partition, records=wanted.records, before=before)
     return [TrimmedBody(each.partition, each.before, each.first, each.lost) for each in found]

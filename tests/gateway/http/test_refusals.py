@@ -46,6 +46,20 @@ def test_a_malformed_message_is_400(http, key, body):
     assert http.get(f"/api/v1/queues/{key}").status_code == 404
 
 
+def test_an_error_of_a_body_says_what_it_may_hold(http, key):
+    message = refused(http.post("/api/v1/topics", json={"name": key, "sise": 1}), 400, "invalid_request")
+    assert message.endswith("`sise`; createTopic takes name, partitions, if_missing, settings")
+    message = refused(http.post(f"/api/v1/queues/{key}/messages", json={"valu": 1}), 400, "invalid_request")
+    assert "takes value, value_base64, json, key" in message
+    nested = {"name": key, "settings": 1}
+    assert "takes" not in refused(http.post("/api/v1/topics", json=nested), 400, "invalid_request")
+    message = refused(http.post(f"/tasks/{key}-0-0/ack"), 415, "unsupported_media_type")
+    assert message.endswith("takes application/json: say so in Content-Type")
+    trim = f"/api/v1/topics/{key}/trim"
+    assert "before_offset" in refused(http.post(trim, json={}), 400, "invalid_argument")
+    assert "give partition" in refused(http.post(trim, json={"before_offset": 3}), 400, "invalid_argument")
+
+
 def test_other_malformed_requests_are_400(http, key):
     http.post(f"/api/v1/queues/{key}/messages", json={"value": "x"})
     path, own = f"/api/v1/queues/{key}/messages", f"/api/v1/queues/{key}/consumers/me"

@@ -6,8 +6,9 @@ import json
 import re
 
 import pytest
-from penstock.gateway.http.openapi import PATH_PARAMETERS, document, parameters_of_path, statuses
+from penstock.gateway.http.openapi import PATH_PARAMETERS, body_fields, document, parameters_of_path, statuses
 from penstock.gateway.http.operation import preferences
+from penstock.gateway.http.page import page
 from penstock.gateway.http.problems import PHRASES
 from penstock.gateway.http.table import TABLE, as_markdown
 from support.sources import ROOT
@@ -32,6 +33,22 @@ def test_a_row_agrees_with_itself(row):
     assert (row.status == 204) == (row.gives_what == "no content")
     assert set(statuses(row)) <= set(PHRASES)
     assert not row.summary.endswith(".")
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if row.takes], ids=lambda row: row.name)
+def test_the_page_has_the_fields_of_every_body(row):
+    shown = page([row]).decode()
+    fields = body_fields(row)
+    assert fields
+    assert all(f"<code>… {field['name']}</code><dd>" in shown for field in fields)
+    assert shown.count("<dd>Required.") == sum(field["required"] for field in fields)
+
+
+def test_the_page_says_types_limits_and_defaults():
+    (row,) = [row for row in TABLE if row.name == "createTopic"]
+    shown = page([row]).decode()
+    assert "<code>… name</code><dd>Required. String. 1 to 200 of" in shown
+    assert "<code>… partitions</code><dd>Integer. From 1 to 1048576. Default: 1." in shown
 
 
 def test_the_document_has_every_row():
