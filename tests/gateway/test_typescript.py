@@ -88,7 +88,8 @@ def test_the_example_of_the_readme_runs_as_printed_with_the_package_that_users_i
     with tarfile.open(package / name) as archive:
         members = archive.getnames()
         archive.extractall(tmp_path / "node_modules", filter="data")
-    (tmp_path / "node_modules" / "package").rename(tmp_path / "node_modules" / "penstock")
+    (tmp_path / "node_modules" / "@penstock").mkdir()
+    (tmp_path / "node_modules" / "package").rename(tmp_path / "node_modules" / "@penstock" / "client")
     assert {Path(member).parts[1] for member in members} == {"README.md", "dist", "package.json"}
     assert not [member for member in members if "test" in member]
     (tmp_path / "node_modules" / "@types").symlink_to(package / "node_modules" / "@types")
