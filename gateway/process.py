@@ -56,7 +56,7 @@ def _resp(
 def _http(
     link: BrokerLink, every: AllConnections, held: HeldBytes, users: Users | None, config: GatewayConfig
 ) -> GatewayDoor:
-    for library in ("httptools", "starlette", "uvicorn"):
+    for library in libraries.OF_DOORS["http"]:
         libraries.load(library)
     from .http.server import HttpDoor
 

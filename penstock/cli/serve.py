@@ -110,7 +110,7 @@ def serve_config(config: configuration.Config) -> ServeConfig:
 def _gateway(config: configuration.Config) -> str:
     """The settings of the gateway; the supervisor knows where the broker is.
 
-    Raises InvalidUrl, InsecureListen, InvalidUsers, InvalidCertificate.
+    Raises InvalidUrl, InsecureListen, MissingLibrary, InvalidUsers, InvalidCertificate.
     """
     gateway = import_module("..gateway.config", __package__)  # by name: it comes with an extra
     users = str(Path(config.users).absolute()) if config.users else ""
@@ -118,7 +118,7 @@ def _gateway(config: configuration.Config) -> str:
         url="", resp=tuple(config.resp), http=tuple(config.http), users=users, insecure=config.insecure,
         **door_settings(config),
     )  # fmt: skip
-    settings.addresses()
+    import_module("..gateway.libraries", __package__).check(settings.addresses())  # before anything is made
     if users:
         import_module("..gateway.users", __package__).Users.load(users)
     return settings.to_json()

@@ -309,7 +309,7 @@ def test_a_commit_before_its_topic_is_deleted_and_made_again_is_not_fenced(penst
         one.producer("t").send_many(MANY[:20])
         consumer = one.consumer("t", group="g")
         assert len(consumer.fetch(10)) == 10
-        commit = consumer._core.commit(None, FOREVER)
+        commit = consumer._core.commit(None, "", FOREVER)
         next(commit)
         if more:
             consumer.fetch(1)

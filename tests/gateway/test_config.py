@@ -6,6 +6,8 @@ import sys
 
 import pytest
 from penstock.broker.errors import InsecureListen
+from penstock.cli.serve import serve_config
+from penstock.config import load
 from penstock.gateway import libraries
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.errors import InvalidCertificate
@@ -53,6 +55,15 @@ def test_a_missing_library_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "hiredis", None)
     with pytest.raises(MissingLibrary, match=r"needs hiredis.*'\.\[gateway\]' in a clone"):
         libraries.load("hiredis")
+
+
+@pytest.mark.parametrize(("door", "library"), [("resp", "hiredis"), ("http", "starlette"), ("http", "uvloop")])
+def test_serving_a_door_without_its_libraries_makes_nothing(door, library, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    given = {"data": str(tmp_path / "data"), door: [f"unix://{tmp_path}/door"]}
+    with pytest.raises(MissingLibrary, match=f"needs {library}, which is not installed"):
+        serve_config(load(given, environ={}).config)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_tls_needs_a_certificate_and_is_no_less_reachable():
