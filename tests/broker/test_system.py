@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,15 +16,14 @@ from support.writeback import WritebackFiles
 
 @pytest.fixture
 def core() -> Iterator[Core]:
-    """A node that has done everything once; the collector is off, and has taken what failed tests left."""
-    for last in ("last_type", "last_value", "last_traceback"):  # pytest keeps the frames of a failed test there
-        if hasattr(sys, last):
-            delattr(sys, last)
+    """A node that has done everything once; the collector is off, and looks at nothing that was there before."""
     core = Core(WritebackFiles())
     use(core, "first")
     gc.collect()
+    gc.freeze()
     gc.disable()
     yield core
+    gc.unfreeze()
     gc.enable()
 
 
