@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....storage.batch import Kind
+from ....storage.batch import Batch, Kind
+from ....storage.errors import RecordTooLarge
 from ....transport.messages import OpenProducer, Produce, ProducerOpened
 from ..logs.clock import LogTime
 from ..logs.topics import Topics
@@ -17,7 +18,7 @@ from ..tables.names import check_name
 from ..transactions.staging import stage
 from ..turns.replies import Gather, KeyedReply, ProduceReply
 from .judging import judge
-from .proposing import open_producer, produce
+from .proposing import open_producer, produce, stands
 
 if TYPE_CHECKING:
     from ..logs.partition import Partition
@@ -50,7 +51,7 @@ class Producing:
     def produce(self, peer: Peer, message: Produce, payload: Payload, now: Now) -> None:
         """Propose one batch."""
         partition = self._topics.partition(message.topic, message.partition)
-        batch = judge(payload, self._config.max_frame_bytes, partition.settings.max_record_bytes, now)
+        batch = self._judged(payload, partition, now)
         reply = ProduceReply(self._port, peer, message.request)
         found = digests(batch)
         if batch.kind == Kind.STAGED:
@@ -64,6 +65,17 @@ class Producing:
         self.batches += 1
         self.records += batch.record_count
         self.bytes += batch.batch_bytes
+
+    def _judged(self, payload: Payload, partition: Partition, now: Now) -> Batch:
+        """The batch of a Produce, checked. One that stands already was within the limit that the topic had then."""
+        most = self._config.max_frame_bytes
+        try:
+            return judge(payload, most, partition.settings.max_record_bytes, now)
+        except RecordTooLarge:
+            batch = judge(payload, most, most, now)
+            if not stands(partition, batch):
+                raise
+            return batch
 
     def open_producer(self, peer: Peer, message: OpenProducer, payload: Payload, now: Now) -> None:
         """Claim a name."""

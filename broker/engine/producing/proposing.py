@@ -48,6 +48,17 @@ def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | Non
     partition.propose_records(batch.buffer, entry, waiter)
 
 
+def stands(partition: Partition, batch: Batch) -> bool:
+    """Whether a batch of a producer repeats one that is known."""
+    try:
+        found = partition.proposed.producers.judge(
+            batch.producer_id, batch.producer_epoch, batch.first_sequence, batch.record_count
+        )
+    except Error:
+        return False
+    return found is not None
+
+
 def open_producer(partition: Partition, name: str, new_id: int, limit: int, waiter: Waiter) -> tuple[int, int]:
     """Claim a named producer. Returns its id and its epoch; its next sequence is known once that is committed.
 

@@ -231,6 +231,19 @@ def test_a_record_over_the_limit_is_refused_and_its_neighbours_are_not_lost_sile
     assert rig.produce(topic, [b"x" * 100] * 50).offset == 0
 
 
+def test_a_batch_that_is_sent_again_stands_though_the_limit_was_lowered_meanwhile():
+    rig = Rig()
+    topic = rig.topic(max_record_bytes=1000)
+    assert rig.produce(topic, [b"before"], producer_id=5).offset == 0
+    assert rig.produce(topic, [b"x" * 900], producer_id=5, first_sequence=1).offset == 1
+    rig.ask(m.AlterTopic, topic, {"max_record_bytes": 100})
+    assert rig.produce(topic, [b"x" * 900], producer_id=5, first_sequence=1).offset == 1
+    for producer, sequence in [(5, 2), (5, 9), (6, 0), (6, 1), (0, 0)]:
+        answer = rig.produce(topic, [b"x" * 900], producer_id=producer, first_sequence=sequence)
+        assert failure(answer) == "record_too_large"
+    assert rig.partition(topic).end == 2
+
+
 @pytest.mark.parametrize(
     ("part", "named"),
     [({"keys": [b"k" * 101]}, "a key of 101"), ({"headers": [{"h": b"v" * 101}]}, "headers of 10")],
