@@ -24,7 +24,7 @@ from ..clients.producing.bulk import pieces
 from ..clients.producing.core import ProducerCore
 from ..clients.producing.pending import Pending
 from ..clients.producing.queued import Queued
-from ..storage.errors import Error
+from ..storage.errors import Error, StorageFull
 from ..transport.messages import Topic
 
 JOINING = 0.1
@@ -114,6 +114,12 @@ class Appender:
     def idle(self) -> bool:
         """Whether nothing is on its way."""
         return all(sender.is_empty for sender in self._core.senders)
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether records wait because the broker's disk is full."""
+        troubles = (sender.trouble for sender in self._core.senders)
+        return any(trouble is not None and trouble.code == StorageFull.code for trouble in troubles)
 
     @property
     def partitions(self) -> int:

@@ -128,6 +128,11 @@ class BrokerLink:
             self._drop_idle()
         return found
 
+    @property
+    def lacks_room(self) -> bool:
+        """Whether records of this gateway wait because the broker's disk is full."""
+        return any(appender.lacks_room for appender in self._appenders.values())
+
     def _on_refused(self, principal: Principal, topic: bytes) -> Callable[[Error], None]:
         def refused(error: Error) -> None:
             if error.code in TOPIC_GONE:

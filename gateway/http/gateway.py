@@ -35,7 +35,7 @@ async def _reasons(call: HttpCall) -> list[str]:
         return [f"the broker does not answer: {call.link.driver.connection.state}"]
     except Error as error:
         return [error.message]
-    return []
+    return ["the broker's disk is full, so records wait (storage_full)"] if call.link.lacks_room else []
 
 
 async def live(call: HttpCall) -> Health:

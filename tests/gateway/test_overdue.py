@@ -85,8 +85,12 @@ def test_a_record_without_an_outcome_is_answered_in_time_and_in_order(own, doors
             answer = http.post(path, json=body)
             assert (answer.status_code, answer.json()["code"], answer.json()["retryable"]) == (503, code, True)
             assert answer.json()["message"].endswith("is not known")
+        health = http.get("/health")
+        assert (health.status_code, health.json()["ready"]) == (503, False)
+        assert ("storage_full" in health.json()["reasons"][0]) == (code == "still_full")
     for _ in range(10_000):  # the producer tries again after a back-off, which may be longer than the patience here
         if client.xlen("t") == 8:
             break
     assert client.xadd("t", {"value": b"7"})
+    assert http.get("/health").status_code == 200
     assert values(own) == [b"resp", b"http", *(b"%d" % number for number in range(1, 8))]
