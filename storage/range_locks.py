@@ -26,7 +26,7 @@ class RangeLocks:
 
     def _forked(self) -> None:
         """A lock lasts as long as any copy of the descriptor."""
-        self.close()
+        self._drop()
 
     def take(self, number: int) -> bool:
         """Take a number. False while another opening has it."""
@@ -60,7 +60,14 @@ class RangeLocks:
         return found
 
     def close(self) -> None:
-        """Let go of all of them. Idempotent."""
+        """Let go of all of them, also if a child that was just forked still has its copy. Idempotent."""
+        if self._descriptor >= 0:
+            import fcntl
+
+            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+        self._drop()
+
+    def _drop(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

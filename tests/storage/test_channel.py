@@ -17,7 +17,6 @@ from penstock import Channel
 from penstock.storage import rolling_logs
 from penstock.storage.errors import Closed, InvalidArgument
 from penstock.storage.files import Files
-from penstock.storage.range_locks import RangeLocks
 
 PATIENCE_S = 60.0
 
@@ -470,19 +469,3 @@ def test_logs_come_and_go_under_processes_that_use_them(tmp_path):
 
 
 # -- locks --------------------------------------------------------------------------------------------------
-
-
-def test_locks_are_held_by_one_opening_and_counted_by_others(tmp_path):
-    one, other = RangeLocks(f"{tmp_path}/l"), RangeLocks(f"{tmp_path}/l")
-    for number in (0, 1, 2, 7, 1 << 62):
-        assert one.take(number)
-        assert one.take(number)
-        assert not other.take(number)
-    assert (one.others(), other.others()) == (0, 5)
-    one.give_back(1)
-    assert other.take(1)
-    assert (one.others(), other.others()) == (1, 4)
-    one.close()
-    one.close()
-    assert other.others() == 0
-    other.close()
