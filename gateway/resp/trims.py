@@ -98,30 +98,47 @@ class TrimsBeside:
     """Trims that run beside connections, after every `NODE` entries that were added to a key with them."""
 
     def __init__(self) -> None:
-        self._added: OrderedDict[bytes, int] = OrderedDict()
+        self._added: OrderedDict[bytes, int] = OrderedDict()  # since the last trim of a key began
         self._running: dict[bytes, asyncio.Task[None]] = {}
+        self._newest: dict[bytes, _Wanted] = {}  # of keys with a trim that runs: what came meanwhile
 
     def added(self, session: RespSession, key: bytes, terms: TrimTerms, count: int, ticket: Ticket) -> None:
         """Note entries that are on their way to a key, of which `ticket` has the last."""
-        count += self._added.get(key, 0)
-        self._added[key] = count
-        if count >= NODE and key not in self._running:
-            del self._added[key]
-            self._running[key] = asyncio.get_running_loop().create_task(self._trim(session, key, terms, ticket))
+        self._added[key] = self._added.get(key, 0) + count
+        wanted = _Wanted(session, terms, ticket)
+        if key in self._running:
+            self._newest[key] = wanted
+        elif self._added[key] >= NODE:
+            self._begin(key, wanted)
         elif len(self._added) > PLACES_MAX:
             self._added.popitem(last=False)
 
-    async def _trim(self, session: RespSession, key: bytes, terms: TrimTerms, ticket: Ticket) -> None:
+    def _begin(self, key: bytes, wanted: _Wanted) -> None:
+        del self._added[key]
+        self._running[key] = asyncio.get_running_loop().create_task(self._trim(key, wanted))
+
+    async def _trim(self, key: bytes, wanted: _Wanted) -> None:
         """Trim a stream once entries are there, and with them those before."""
         try:
-            await ticket.settled()
-            place = await find(session, key, "manage")
+            await wanted.ticket.settled()
+            place = await find(wanted.session, key, "manage")
             if place is not None:
-                await trim(session.door.link, place, terms)
+                await trim(wanted.session.door.link, place, wanted.terms)
         except (CommandRefused, Error) as error:
             log.warning("a stream is not trimmed: %s", error)
         finally:
             del self._running[key]
+            newest = self._newest.pop(key, None)
+        if newest is not None and self._added.get(key, 0) >= NODE:
+            self._begin(key, newest)
+
+
+class _Wanted(NamedTuple):
+    """A trim as the newest command with one wants it, once the entries of `ticket` are there."""
+
+    session: RespSession
+    terms: TrimTerms
+    ticket: Ticket
 
 
 COMMANDS = [
