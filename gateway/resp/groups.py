@@ -28,6 +28,7 @@ from .command import Command, RespSession
 from .entries import FIRST, EntryId, encoded, entry_id, following, id_text
 from .names import group_of_name, worker_of_name
 from .places import at, find, offsets_of
+from .read_options import ReadOptions, read_options
 from .refusals import SYNTAX, CommandRefused, whole
 from .replies import NULL_ARRAY, Encoded, Status, array, bulk, encode
 
@@ -169,50 +170,19 @@ _SUBCOMMANDS = {
 # -- XREADGROUP --------------------------------------------------------------------------------------------
 
 
-class _Options(NamedTuple):
-    """What stands before STREAMS."""
-
-    most: int | None
-    block_s: float | None
-    takes: bool
-    keys: list[bytes]
-    ids: list[bytes]
-
-
 def xreadgroup(session: RespSession, arguments: list[bytes]) -> Any:
     """XREADGROUP."""
     if arguments[0].upper() != b"GROUP":
         raise CommandRefused("Missing GROUP option for XREADGROUP")
     group, consumer = arguments[1], worker_of_name(arguments[2])
-    options = _options(arguments[3:])
+    options = read_options("xreadgroup", arguments[3:], "an ID or '>'", flags=[b"NOACK"])
     if any(id_ != b">" for id_ in options.ids):
         return _read_again(session, group, consumer, options)
     waits_s = None if session.executing else options.block_s  # EXEC does not wait
     return _read(session, group, consumer, options, waits_s)
 
 
-def _options(words: list[bytes]) -> _Options:
-    count, block_s, takes, words = None, None, False, [*words]
-    while words and (option := words.pop(0).upper()) != b"STREAMS":
-        if option == b"NOACK":
-            takes = True
-            continue
-        if option not in (b"COUNT", b"BLOCK") or not words:
-            raise CommandRefused(SYNTAX)
-        number = whole(words.pop(0), option.decode(), -(1 << 63) if option == b"COUNT" else 0)
-        if option == b"COUNT":
-            count = number if number > 0 else None
-        else:
-            block_s = number / 1000
-    if not words or len(words) % 2:
-        raise CommandRefused(
-            "Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."
-        )
-    half = len(words) // 2
-    return _Options(count, block_s, takes, words[:half], words[half:])
-
-
-async def _read(session: RespSession, name: bytes, consumer: str, options: _Options, waits_s: float | None) -> Any:
+async def _read(session: RespSession, name: bytes, consumer: str, options: ReadOptions, waits_s: float | None) -> Any:
     group, link = group_of_name(name), session.door.link
     count = min(options.most or LEASE_RECORDS_MAX, LEASE_RECORDS_MAX)
     wait_s = 0.0 if waits_s is None else waits_s or float("inf")
@@ -239,7 +209,7 @@ async def _read(session: RespSession, name: bytes, consumer: str, options: _Opti
     return dict(found) if session.version >= 3 else found
 
 
-async def _read_again(session: RespSession, name: bytes, consumer: str, options: _Options) -> Any:
+async def _read_again(session: RespSession, name: bytes, consumer: str, options: ReadOptions) -> Any:
     """Entries that the consumer has already, behind ids. Waits for nothing."""
     group, link, found = group_of_name(name), session.door.link, list[tuple[bytes, Any]]()
     most = min(options.most or LEASE_RECORDS_MAX, LEASE_RECORDS_MAX)
@@ -265,9 +235,9 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
 
 
 def _terms(
-    place: TopicPlace, group: str, consumer: str, most: int, max_bytes: int, options: _Options
+    place: TopicPlace, group: str, consumer: str, most: int, max_bytes: int, options: ReadOptions
 ) -> LeaseTerms:  # fmt: skip
-    return LeaseTerms(place, group, consumer, most, max_bytes, takes=options.takes, remember=True)
+    return LeaseTerms(place, group, consumer, most, max_bytes, takes=(b"NOACK" in options.flags), remember=True)
 
 
 async def _own(link: BrokerLink, terms: LeaseTerms, offset: int, version: int) -> list[bytes]:

@@ -26,6 +26,7 @@ from .entries import (
     upper_bound,
 )
 from .places import find, offsets_of
+from .read_options import read_options
 from .refusals import SYNTAX, CommandRefused, whole
 from .replies import NULL_ARRAY, Encoded, array
 from .tickets import EntryTicket, Tickets
@@ -206,23 +207,10 @@ class _Reading(NamedTuple):
 
 def xread(session: RespSession, arguments: list[bytes]) -> Any:
     """XREAD."""
-    count, block_s, words = None, None, [*arguments]
-    while words and (option := words.pop(0).upper()) != b"STREAMS":
-        if option not in (b"COUNT", b"BLOCK") or not words:
-            raise CommandRefused(SYNTAX)
-        number = whole(words.pop(0), option.decode(), -(1 << 63) if option == b"COUNT" else 0)
-        if option == b"COUNT":
-            count = number if number > 0 else None
-        else:
-            block_s = number / 1000
-    if not words or len(words) % 2:
-        raise CommandRefused(
-            "Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified."
-        )
-    half = len(words) // 2
-    ids = [None if text in (b"$", b"+") else following(entry_id(text, 0)) for text in words[half:]]
+    keys, texts, count, block_s, _ = read_options("xread", arguments, "an ID, '+', or '$'")
+    ids = [None if text in (b"$", b"+") else following(entry_id(text, 0)) for text in texts]
     waits = None if session.executing else block_s  # EXEC does not wait
-    return _xread(session, words[:half], words[half:], ids, count, waits)
+    return _xread(session, keys, texts, ids, count, waits)
 
 
 async def _xread(
