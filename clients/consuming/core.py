@@ -19,7 +19,7 @@ from ...storage.batch import Batch
 from ...storage.errors import Closed, Error
 from ...storage.record import Record, records
 from ...transport.consumer_session import ConsumerSession, Delivery
-from ...transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, Topic
+from ...transport.messages import Answer, Commit, Done, FindOffsets, Offsets, Position, Topic
 from ..arguments.checking import count
 from ..connection.connection import Question
 from ..connection.steps import FOREVER, Pause, Steps
@@ -66,7 +66,6 @@ class ConsumerCore:
         every = options.auto_commit_s
         self._commit_at = FOREVER if every is None else connection.clock() + every
         self._committing: Question | None = None
-        self._leaving: Question | None = None
         connection.parts[self] = None
 
     @property
@@ -463,29 +462,23 @@ class ConsumerCore:
         self._take_back()
         self._torn = False  # nothing is read any more
         session = self.session
-        asked: list[Question] = []
+        committing: Question | None = None
         if session is not None and self.options.auto_commit_s is not None:
             if not failed:
                 self._enter()
             done = done_with(session, self._safe, self._handout if self._one_by_one else None)
-            asked += [self._commit_quietly(session, done)] if done else []
+            committing = self._commit_quietly(session, done) if done else None
         self.connection.ended.append(self)
         self.connection.parts.pop(self, None)  # before the session is lost: it would join again
-        if session is not None:  # asked again after an interrupt: leaving twice is no error
-            self._leaving = Question(self.connection, lambda request: Leave(request, session.session))
-            self.connection.post(self._leaving)
         self.life.end()
-        asked += [] if self._leaving is None else [self._leaving]
         limit = min(deadline, self.connection.deadline(LEAVE_PATIENCE_S))
-        yield from self._answered(asked, limit, reconnect=again)
+        while self.connection.clock() < limit and not (
+            self.life.left and (committing is None or committing.answer is not None)
+        ):
+            if not self.connection.channel.connected and not again:
+                break  # unless an interrupt broke the connection off
+            yield Pause(limit)
+        if committing is not None:
+            committing.cancel()
+        self.life.forget()
         self.ended = True
-
-    def _answered(self, asked: list[Question], limit: float, *, reconnect: bool) -> Steps[None]:
-        """Wait for the last answers, unless the connection is lost; to `reconnect` when an interrupt broke it off."""
-        connection = self.connection
-        for question in asked:
-            while question.answer is None and connection.clock() < limit:
-                if not connection.channel.connected and not reconnect:
-                    break
-                yield Pause(limit)
-            question.cancel()

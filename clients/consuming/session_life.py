@@ -7,7 +7,8 @@ mapped or a push endpoint does not get through. Only permanent errors (another c
 deleted) become `failure`, which every verb raises.
 
 Contract: the reader is told before a session is dropped and after a new one has joined. Heartbeats are sent only while
-the application has called within `max_processing_s`.
+the application has called within `max_processing_s`. The end leaves whichever session the broker may have: the present
+one, one that was lost, and one that is being joined.
 """
 
 from __future__ import annotations
@@ -122,6 +123,9 @@ class SessionLife:
         self._heard = 0.0
         self._sign_at = FOREVER
         self._asking: Question | None = None
+        self._joined_last = 0  # the session that the broker may know, though it may be lost here
+        self._leaving: Question | None = None
+        self._ended = False
         self._missed: dict[int, int] = {}  # ends by partition, as the broker had them one silence ago
 
     # -- joining ----------------------------------------------------------------------------------------
@@ -142,6 +146,9 @@ class SessionLife:
             before.cancel()  # it may be told again after Ctrl-C, and is to ask nothing then
 
     def _listed(self, answer: Answer) -> None:
+        if self._ended:
+            self._question = None
+            return
         if isinstance(answer, Topics) and answer.topics[0].topic == self.topic.topic:
             self.topic = answer.topics[0]
         self._post(Question(self._connection, self._join_message, self._joined))
@@ -163,8 +170,12 @@ class SessionLife:
         )
 
     def _joined(self, answer: Answer) -> None:
-        self.lose()  # of the same answer, when Ctrl-C had the question asked again
-        self._take_on(answer)
+        if self._ended:
+            if isinstance(answer, Joined):
+                self._leave(answer.session)
+        else:
+            self.lose()  # of the same answer, when Ctrl-C had the question asked again
+            self._take_on(answer)
         self._question = None  # last: until then it is asked again
 
     def _take_on(self, answer: Answer) -> None:
@@ -181,6 +192,7 @@ class SessionLife:
             return
         options, now = self.options, self._connection.clock()
         self.session = ConsumerSession(answer, window_bytes=options.window_bytes, window_records=options.window_records)
+        self._joined_last = answer.session
         self._backoff_s = 0.0
         self._heard = now
         self._sign_at = now + options.session_timeout_s / 3
@@ -237,13 +249,30 @@ class SessionLife:
             self.rejoin()
 
     def end(self) -> None:
-        """Leave the session for good."""
+        """Leave for good. `left` says when the broker has confirmed it; `forget` stops waiting for that."""
+        self._ended = True
+        if self._joined_last:  # asked again after an interrupt: leaving twice is no error
+            self._leave(self._joined_last)
         self.lose()
         self._join_at = FOREVER
-        for question in (self._question, self._asking):
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
+
+    def _leave(self, session: int) -> None:
+        self._leaving = Question(self._connection, lambda request: Leave(request, session))
+        self._connection.post(self._leaving)
+
+    @property
+    def left(self) -> bool:
+        """Whether the broker has confirmed, after the `end`, that there is no session any more."""
+        return self._question is None and (self._leaving is None or self._leaving.answer is not None)
+
+    def forget(self) -> None:
+        """Want no more answers."""
+        for question in (self._question, self._leaving):
             if question is not None:
                 question.cancel()
-        self._question = self._asking = None
 
     # -- what comes -------------------------------------------------------------------------------------
 

@@ -112,3 +112,21 @@ def test_a_second_close_of_a_worker_finishes_the_first(url: str, topic: str) -> 
             assert worker.closed
             assert client.queue(topic, "g").in_flight == 0, f"interrupted at moment {interrupt.nth}"
             assert len(client._driver.connection.parts) == parts
+
+
+@pytest.mark.parametrize("joining", [False, True], ids=["lost", "joining"])
+def test_a_consumer_that_is_closed_without_a_session_is_no_member(url: str, topic: str, joining: bool) -> None:
+    """The broker still has the session that was lost, or has one soon: the answer to a join is on its way."""
+    with connect(url) as client:
+        client.create_topic(topic)
+        consumer = client.consumer(topic, group="g", auto_commit=None)
+        consumer.fetch(1, wait=0)
+        life = consumer._core.life
+        with client._driver.lock:
+            life.rejoin()
+            if joining:
+                life.turn(client._driver.connection.clock())
+            assert consumer._core.session is None
+        consumer.close()
+        assert client.group(topic, "g").members == []
+        assert not client._driver.connection.asking
