@@ -22,6 +22,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+from . import forks
 from .errors import BoardUnavailable
 
 WORD_BYTES = 4
@@ -48,15 +49,22 @@ if _is_known:
     _sleep = ctypes.CDLL(None).syscall
     _wake = ctypes.PyDLL(None).syscall  # does not block: handing the interpreter to another thread would cost more
 
-_numbers = itertools.count(int.from_bytes(os.urandom(WORD_BYTES), "little"))
-_lock = threading.Lock()
 _own = ctypes.c_uint32(0)  # a word without sleepers
 
 
+def _count_from_anywhere() -> None:
+    """Begin at another number than other processes: forked children would all go on from their parent's."""
+    global _numbers
+    _numbers = itertools.count(int.from_bytes(os.urandom(WORD_BYTES), "little"))
+
+
+_count_from_anywhere()
+forks.in_child(_count_from_anywhere)
+
+
 def _fence_by_lock() -> None:
-    """Fence by a lock: on x86-64 each locked instruction is a fence, and an uncontended lock has two."""
-    with _lock:  # as one step: Ctrl-C between two calls would leave it taken
-        pass
+    """Fence by a lock: on x86-64 each locked instruction is a fence, and taking a lock has one."""
+    threading.Lock().acquire()  # of its own, as Ctrl-C or a fork could leave a shared one taken
 
 
 def _fence_by_call() -> None:

@@ -214,22 +214,22 @@ class SlotWaiter:
         self._board = board
         self._slot = slot
         self._guard = threading.Lock()
-        self._sleepers = 0
+        self._sleepers: set[int] = set()  # threads
         self._woken = False  # by this process: a sleep that comes a moment later is over too
         self._closed = False
 
     def sleep(self, seconds: float, watch: Watch) -> None:
         """Sleep until the broker wakes its readers, unless something was committed since `watch` told what moved."""
-        with self._guard:
-            if self._woken or self._closed:
-                self._woken = self._sleepers > 0
-                return
-            self._sleepers += 1
-        try:
+        me = threading.get_ident()
+        try:  # from here on: Ctrl-C may come with the return of any call
+            with self._guard:
+                if self._woken or self._closed:
+                    return
+                self._sleepers.add(me)
             self._slot.sleep(seconds, lambda: not (self._woken or self._closed) and watch.still())
         finally:
             with self._guard:
-                self._sleepers -= 1
+                self._sleepers.discard(me)
                 if not self._sleepers:
                     self._woken = False
                     self._release()
@@ -242,12 +242,11 @@ class SlotWaiter:
                 self._slot.wake_all()
 
     def close(self) -> None:
-        """Release the slot, now or when the last sleeper is back. Idempotent."""
+        """Release the slot, now or when the last sleeper is back. Repeating it finishes an interrupted one."""
         with self._guard:
-            if not self._closed:
-                self._closed = True
-                self._slot.wake_all()
-                self._release()
+            self._closed = True
+            self._slot.wake_all()
+            self._release()
 
     def _release(self) -> None:
         """Release the slot (lock held)."""

@@ -12,6 +12,7 @@ from penstock.clients.reading.mapped import SlotWaiter
 from penstock.clients.reading.watch import Watch, watch
 from penstock.storage.board import Board
 from penstock.storage.futex import WORD_BYTES, Futex
+from support.interrupts import interrupts
 
 LONG_S = 20.0
 
@@ -94,3 +95,38 @@ def test_a_wake_between_coming_and_raising_the_slot_counts(board: Board, watchin
     waiter = SlotWaiter(board, Late(memoryview(bytearray(WORD_BYTES))))
     with soon():
         waiter.sleep(LONG_S, watching)
+
+
+PLACES = ("clients/reading/mapped.py", "storage/futex.py")
+
+
+def test_after_ctrl_c_at_any_moment_of_a_sleep_the_next_one_takes_its_time_and_closing_releases_the_board() -> None:
+    for interrupt in interrupts(PLACES, above=5):
+        board = Board.private(2, slots=1)
+        watching, waiter = watch(board, {0: 0}), SlotWaiter(board, board.slot(0))
+        watching.moved()
+        with interrupt:
+            waiter.sleep(0.0, watching)
+        waiter.wake()
+        with soon():
+            waiter.sleep(LONG_S, watching)
+        begun = time.monotonic()
+        waiter.sleep(0.02, watching)
+        assert time.monotonic() - begun >= 0.02
+        waiter.close()
+        assert_closed(board)
+
+
+def test_closing_again_after_ctrl_c_releases_the_board() -> None:
+    for interrupt in interrupts(PLACES, above=3):
+        board = Board.private(2, slots=1)
+        waiter = SlotWaiter(board, board.slot(0))
+        with interrupt:
+            waiter.close()
+        waiter.close()
+        assert_closed(board)
+
+
+def assert_closed(board: Board) -> None:
+    with pytest.raises(ValueError, match="released"):
+        _ = board.epoch

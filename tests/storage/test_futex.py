@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import signal
 import subprocess
 import sys
@@ -112,6 +113,20 @@ def test_what_a_signal_handler_raises_comes_out(word: memoryview):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_forked_child_has_other_numbers_than_its_parent():
+    memory = memoryview(mmap.mmap(-1, mmap.PAGESIZE))
+    ours, childs = (memory[place : place + WORD_BYTES] for place in (0, WORD_BYTES))
+    child = os.fork()
+    if not child:
+        try:
+            Futex(childs).sleep(0.0, lambda: False)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    Futex(ours).sleep(0.0, lambda: False)
+    assert bytes(childs) not in (bytes(ours), bytes(WORD_BYTES))
 
 
 def test_a_machine_whose_futexes_are_not_known_is_named(word: memoryview, monkeypatch: pytest.MonkeyPatch):
