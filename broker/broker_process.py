@@ -72,6 +72,7 @@ class Assembly:
         self._room = connection_room(limit)
         self._stack = ExitStack()
         self.listen: list[str] = []
+        self.advertise: list[str] = []
         self._is_assembled = False
         try:
             self.broker = self._assemble(supervisor, link, signals)
@@ -93,7 +94,8 @@ class Assembly:
         sockets = self._sockets = stack.enter_context(Sockets(self._room))
         servers = [sockets.server(address, max_bytes=self._frame_bytes()) for address in addresses]
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
-        held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.listen[0], f"{boot_id():032x}")))
+        self.advertise = list(config.advertise) or self.listen
+        held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.advertise[0], f"{boot_id():032x}")))
         doubts = UnresolvedSyncs(files, config.data)
         board = open_board(
             files, config.data, rows=config.board_rows, slots=config.mapped_readers, is_owned=_is_another_alive
@@ -103,7 +105,7 @@ class Assembly:
         stack.callback(wakes.close_all)
         warmer = Warmer()
         stack.callback(warmer.close)
-        port = SocketPort(sockets, servers, wakes, warmer)
+        port = SocketPort(sockets, servers, wakes, warmer, config.advertise)
         stack.callback(port.close)
         jobs = KeeperJobs(files)
         watermarks = Watermarks(board, jobs)
@@ -162,7 +164,9 @@ class Assembly:
 
     def _node_config(self, identity: Identity, board: Board) -> NodeConfig:
         named = {"node": identity.node, "cluster": identity.cluster, "boot_id": f"{boot_id():032x}"}
-        places = {"data": self._config.data, "board": board.name}
+        places = {"data": self._config.data, "board": board.name, "advertise": self.advertise}
+        if self._config.advertise:
+            places["endpoint"] = self.advertise[0]
         return msgspec.convert({**named, **places, **self._config.node}, NodeConfig)
 
     def close(self) -> None:
@@ -226,7 +230,8 @@ def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell
         return 1
     calm_collector()
     try:
-        assembly.broker.run(lambda: supervisor.send([control.encode(control.Serving(assembly.listen, config.data))]))
+        serving = control.Serving(assembly.listen, config.data, assembly.advertise)
+        assembly.broker.run(lambda: supervisor.send([control.encode(serving)]))
         assembly.broker.drain()
     except BaseException as error:
         # As after SIGKILL: nothing is retired or marked clean, the next broker recovers.

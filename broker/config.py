@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from ..transport.url import listen_url
+from ..transport.url import advertise_url, listen_url
 from .errors import InsecureListen
 
 
@@ -27,6 +27,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
 
     data: str  # the data directory; made when missing
     listen: tuple[str, ...] = ()  # unix://, ipc:// and tcp:// addresses; none means unix://DATA/broker.sock
+    advertise: tuple[str, ...] = ()  # where others connect to, behind containers and NAT; none means where it listens
     node_id: str = ""  # the node the directory must belong to; "" takes any
     insecure: bool = False  # allow tcp addresses that other machines can reach, without authentication
     board_rows: int = 8192  # most partitions; 256 bytes each in /dev/shm
@@ -44,7 +45,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
         """The addresses to listen on.
 
         Raises:
-            InvalidUrl: an address that cannot be listened on.
+            InvalidUrl: an address that cannot be listened on, or advertised.
             InsecureListen: one that other machines can reach, without `insecure`.
         """
         found = self.listen or (f"unix://{self.data}/broker.sock",)
@@ -55,6 +56,8 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
                     f"{address} can be reached from other machines, without authentication: "
                     "listen on 127.0.0.1, or allow it with --insecure"
                 )
+        for address in self.advertise:
+            advertise_url(address)
         return found
 
     def to_json(self) -> str:

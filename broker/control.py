@@ -20,6 +20,7 @@ class Serving(ControlMessage, tag=1, frozen=True):
 
     listen: list[str]
     data: str
+    advertise: list[str]  # where others connect to
 
 
 class StartFailed(ControlMessage, tag=2, frozen=True):

@@ -17,6 +17,7 @@ from ..storage.reader import NotCached
 from ..transport import codec
 from ..transport.errors import MessageTooLarge, TransportError
 from ..transport.messages import Deliver, Failure
+from ..transport.url import any_host, has_translated_ports
 from .cold_reads import ColdRead
 from .engine import COLD, Cold
 from .stderr import say
@@ -45,13 +46,17 @@ class SocketPeer(NamedTuple):
 class SocketPort:
     """All sockets of one broker."""
 
-    def __init__(self, sockets: Sockets, servers: Sequence[Server], wakes: Wakes, warmer: Warmer) -> None:
+    def __init__(
+        self, sockets: Sockets, servers: Sequence[Server], wakes: Wakes, warmer: Warmer, advertise: Sequence[str] = ()
+    ) -> None:
+        """`advertise`: the addresses that clients connect to, where they may differ from those of the servers."""
         self.asking = 0
         """Which server the request came through that is being handled."""
         self.dropped = 0
         """Answers that a peer was gone for, or too slow to take."""
         self._sockets = sockets
         self._servers = servers
+        self._advertise = advertise
         self._wakes = wakes
         self._warmer = warmer
         self._pushes: dict[int, PushSocket] = {}
@@ -105,16 +110,22 @@ class SocketPort:
     # -- deliveries -------------------------------------------------------------------------------
 
     def open_delivery(self, session: int) -> str:
-        """A PUSH of its own beside the address that the client used; "" over unix, and when no socket is left."""
+        """A PUSH of its own beside the address that the client used.
+
+        "" over unix, when no socket is left, and where clients come through translated ports.
+        """
+        server = self._servers[self.asking]
+        if has_translated_ports(server.endpoints[0], self._advertise):
+            return ""
         try:
-            push = self._sockets.push(self._servers[self.asking])
+            push = self._sockets.push(server)
         except TransportError as error:
             say(f"penstock: no socket for a delivery, it uses the control port: {error}")
             return ""
         if push is None:
             return ""
         self._pushes[session] = push
-        return push.endpoint
+        return any_host(push.endpoint) if self._advertise else push.endpoint
 
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
         """Send on the session's own endpoint. False: it is full, or no peer is connected."""

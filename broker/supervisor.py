@@ -106,8 +106,9 @@ class Supervisor:
         assert self._serving is not None, "start() comes first"
         gateway = self._gateway.process if self._gateway is not None else None
         pids = {child.role: child.pid for child in (self._broker, self._keeper, gateway) if child is not None}
-        served = {"event": "ready", "listen": self._serving.listen, "data": self._serving.data, "pids": pids}
-        return {**served, **self._bound}
+        serving = self._serving
+        addresses = {"listen": serving.listen, "advertise": serving.advertise}
+        return {"event": "ready", **addresses, "data": serving.data, "pids": pids, **self._bound}
 
     @property
     def _is_up(self) -> bool:

@@ -23,7 +23,7 @@ from .storage.units import seconds, size_bytes
 
 PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
-OWN_FLAGS = ("url", "data", "listen", "resp", "http", "users", "insecure")
+OWN_FLAGS = ("url", "data", "listen", "advertise", "resp", "http", "users", "insecure")
 """Settings with a flag of their own name; the others are given by --set."""
 
 
@@ -46,6 +46,10 @@ class Config(Struct, frozen=True, kw_only=True):
     data: Annotated[str, _about("The broker's data directory; made when missing."), Meta(min_length=1)]
     listen: Annotated[
         list[str], _about("Where the broker listens: unix:///path, ipc:///path, tcp://host:port (0: any).")
+    ]
+    advertise: Annotated[
+        list[str],
+        _about("Where others connect to the broker, behind containers or NAT; empty: where it listens."),
     ]
     resp: Annotated[
         list[str],
@@ -204,6 +208,7 @@ def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
     own = {
         "url": "",
         "data": str(state_directory(environ)),
+        "advertise": [],
         "resp": [],
         "http": [],
         "cors": [],

@@ -122,6 +122,7 @@ class Welcome(Message, tag=3, frozen=True):
     boot_id: str  # equal to ours when on the same machine
     data: str  # data directory of the broker
     board: str  # name of the board, see FORMAT.md
+    advertise: list[str] = []  # where clients connect to
 
 
 class Ping(Message, tag=4, frozen=True):

@@ -7,6 +7,7 @@ with anything else. Pure: nothing is resolved, connected or looked up on disk.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -81,6 +82,16 @@ def connect_url(text: str) -> Url:
     return url
 
 
+def advertise_url(text: str) -> Url:
+    """An address to tell others, who connect to it: unix, ipc, or tcp of one host and port. Raises InvalidUrl."""
+    url = parse(text, schemes=SOCKET_SCHEMES)
+    if url.is_wildcard:
+        raise InvalidUrl(f"{text!r} names every interface; advertise the host that clients connect to")
+    if url.scheme == "tcp" and not url.port:
+        raise InvalidUrl(f"{text!r} has port 0; advertise the port that clients connect to")
+    return url
+
+
 def reachable(endpoint: str, via: str) -> str:
     """`endpoint` as seen by a client connected to `via`: a wildcard host becomes the host it already talks to."""
     url = parse(endpoint, schemes=SOCKET_SCHEMES)
@@ -88,6 +99,19 @@ def reachable(endpoint: str, via: str) -> str:
     if not url.is_wildcard or seen.scheme != "tcp":
         return endpoint
     return f"tcp://{seen.host}:{url.port}"
+
+
+def any_host(endpoint: str) -> str:
+    """`endpoint` on the host that each client is connected to, where it is tcp; see `reachable`."""
+    url = parse(endpoint, schemes=SOCKET_SCHEMES)
+    return f"tcp://*:{url.port}" if url.scheme == "tcp" else endpoint
+
+
+def has_translated_ports(listener: str, advertised: Sequence[str]) -> bool:
+    """Whether clients reach `listener` through other ports: then they cannot reach a port opened beside it."""
+    url = parse(listener, schemes=SOCKET_SCHEMES)
+    ports = {found.port for found in map(advertise_url, advertised) if found.scheme == "tcp"}
+    return url.scheme == "tcp" and bool(ports) and url.port not in ports
 
 
 def _port(text: str, rest: str) -> Url:

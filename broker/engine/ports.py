@@ -201,6 +201,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     data: str = ""
     board: str = ""
     endpoint: str = ""  # named in every partition; "" means the one the client asked on
+    advertise: tuple[str, ...] = ()  # where clients connect to
     oldest_version: int = 1
     newest_version: int = 1
 

@@ -1,9 +1,9 @@
 """`penstock serve`: run a broker until told to stop.
 
-Contract for programs: under --json one line {"event": "ready", "listen": [...], "data": ..., "pids": {...}} on
-standard output when it serves (and again when a child was replaced, since pids change), with "resp": [...] and
-"http": [...] where a gateway listens; 0 after a drain on SIGTERM or ^C; anything else is a failure with one line on
-standard error.
+Contract for programs: under --json one line {"event": "ready", "listen": [...], "advertise": [...], "data": ...,
+"pids": {...}} on standard output when it serves (and again when a child was replaced, since pids change), with
+"resp": [...] and "http": [...] where a gateway listens; 0 after a drain on SIGTERM or ^C; anything else is a failure
+with one line on standard error.
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ _ENGINE = (
     "--listen", metavar="URL", multiple=True, help="unix:///path, ipc:///path or tcp://host:port (0: any); repeatable."
 )
 @click.option(
+    "--advertise",
+    metavar="URL",
+    multiple=True,
+    help="An address that others connect to, behind containers or NAT; repeatable. Default: those of --listen.",
+)
+@click.option(
     "--resp",
     metavar="URL",
     multiple=True,
@@ -53,15 +59,15 @@ _ENGINE = (
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
-    *, data: str | None, listen: tuple[str, ...], resp: tuple[str, ...], http: tuple[str, ...], users: str | None,
-    insecure: bool | None, parent: int | None, settings: tuple[tuple[str, str], ...], config_file: str | None,
-    as_json: bool,
+    *, data: str | None, listen: tuple[str, ...], advertise: tuple[str, ...], resp: tuple[str, ...],
+    http: tuple[str, ...], users: str | None, insecure: bool | None, parent: int | None,
+    settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
     need_linux("penstock serve")
     own: dict[str, Any] = {
-        "data": data, "listen": list(listen) or None, "resp": list(resp) or None, "http": list(http) or None,
-        "users": users, "insecure": insecure,
+        "data": data, "listen": list(listen) or None, "advertise": list(advertise) or None,
+        "resp": list(resp) or None, "http": list(http) or None, "users": users, "insecure": insecure,
     }  # fmt: skip
 
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
@@ -96,6 +102,7 @@ def serve_config(config: configuration.Config) -> ServeConfig:
     return ServeConfig(
         data=str(Path(config.data).absolute()),
         listen=tuple(config.listen),
+        advertise=tuple(config.advertise),
         insecure=config.insecure,
         board_rows=config.board_rows,
         mapped_readers=config.mapped_readers,
@@ -135,6 +142,8 @@ def door_settings(config: configuration.Config) -> dict[str, Any]:
 
 def _greet(output: Output, event: dict[str, Any]) -> None:
     lines = [("listening on", address) for address in event["listen"]]
+    if event["advertise"] != event["listen"]:
+        lines += [("advertised as", address) for address in event["advertise"]]
     lines += [("Redis clients on", address) for address in event.get("resp", ())]
     lines += [("HTTP clients on", address) for address in event.get("http", ())]
     output.fields([*lines, ("data in", event["data"]), ("broker", f"pid {event['pids']['broker']}, ^C ends it")])

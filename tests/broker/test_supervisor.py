@@ -103,7 +103,7 @@ def produce_one(client: RawClient, topic: bytes, value: bytes) -> m.Produced:
 def test_it_says_where_it_serves_and_who_does_and_ends_with_0(serve: Serve, config: ServeConfig):
     serving = serve(config)
     ready = serving.ready
-    assert set(ready) == {"event", "listen", "data", "pids"}
+    assert set(ready) == {"event", "listen", "advertise", "data", "pids"}
     assert (ready["event"], ready["data"]) == ("ready", config.data)
     assert ready["listen"][0] == config.listen[0]
     assert ready["listen"][1].startswith("tcp://127.0.0.1:")

@@ -45,11 +45,13 @@ def test_sizes_times_lists_and_switches_are_read_as_people_write_them() -> None:
         "PENSTOCK_MAX_FRAME_BYTES": "1MB",
         "PENSTOCK_GROUP_EXPIRY_S": "2d",
         "PENSTOCK_LISTEN": "unix:///a, tcp://127.0.0.1:0",
+        "PENSTOCK_ADVERTISE": "tcp://broker.example:7070,tcp://10.0.0.7:7070",
         "PENSTOCK_INSECURE": "on",
     }
     config = load(environ=environ).config
     assert (config.max_frame_bytes, config.group_expiry_s, config.insecure) == (1 << 20, 172800.0, True)
     assert config.listen == ["unix:///a", "tcp://127.0.0.1:0"]
+    assert config.advertise == ["tcp://broker.example:7070", "tcp://10.0.0.7:7070"]
 
 
 def test_an_unknown_key_in_the_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:

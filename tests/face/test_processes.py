@@ -51,7 +51,7 @@ def test_serve_says_that_it_is_ready_and_drains_on_sigterm(
     start: Callable[[], Served], tmp_path: Path, sockets: str
 ) -> None:
     served = start()
-    assert set(served.ready) == {"event", "listen", "data", "pids"}
+    assert set(served.ready) == {"event", "listen", "advertise", "data", "pids"}
     assert served.ready["event"] == "ready"
     assert served.unix == f"unix://{sockets}/broker.sock"
     assert int(served.tcp.rpartition(":")[2]) > 0
@@ -75,14 +75,16 @@ def test_serve_for_people_says_what_it_bound_and_where_the_data_is(
 ) -> None:
     listen = f"unix://{sockets}/broker.sock"
     command = [*PENSTOCK, "serve", "--data", str(tmp_path / "data"), "--listen", listen]
+    command += ["--advertise", "tcp://broker.example:7070"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
-        lines = [process.stdout.readline().decode() for _ in range(3)]
+        lines = [process.stdout.readline().decode() for _ in range(4)]
         process.send_signal(number)
         _, err = process.communicate(timeout=30)
-    assert [line.split()[:2] for line in lines[:2]] == [["listening", "on"], ["data", "in"]]
+    assert [line.split()[:2] for line in lines[:3]] == [["listening", "on"], ["advertised", "as"], ["data", "in"]]
     assert listen in lines[0]
-    assert str(tmp_path / "data") in lines[1]
+    assert "tcp://broker.example:7070" in lines[1]
+    assert str(tmp_path / "data") in lines[2]
     assert (process.returncode, err) == (exits.OK, b"")
 
 
@@ -98,6 +100,7 @@ def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: 
         (["--data", str(tmp_path / "a"), "--listen", broker.unix], exits.IN_USE, "already listens"),
         (["--data", str(tmp_path / "b"), "--listen", "tcp://0.0.0.0:0"], exits.USAGE, "--insecure"),
         (["--data", str(tmp_path / "c"), "--listen", "ftp://x"], exits.USAGE, "unix://, ipc://, tcp://"),
+        (["--data", str(tmp_path / "h"), "--listen", unix, "--advertise", "tcp://b:0"], exits.USAGE, "port 0; adv"),
         (["--data", str(tmp_path / "file"), "--listen", unix], exits.FAILED, "file"),
         (["--data", str(tmp_path / "foreign"), "--listen", unix], exits.FAILED, "foreign"),
         (["--data", str(tmp_path / "newer"), "--listen", unix], exits.FAILED, "upgrade penstock"),

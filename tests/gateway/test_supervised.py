@@ -60,7 +60,7 @@ def test_it_is_started_and_ends_with_the_broker(serve, redis):
 
 def test_without_addresses_there_is_none(serve):
     serving = serve(gateway="")
-    assert set(serving.ready) == {"event", "listen", "data", "pids"}
+    assert set(serving.ready) == {"event", "listen", "advertise", "data", "pids"}
     assert len(descendants(serving.process.pid)) == 2
 
 

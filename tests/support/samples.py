@@ -76,6 +76,7 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.Failure(1, "unknown_topic", "there is no topic x", False, ""), b""),
     (m.Done(2), b""),
     (m.Welcome(3, 1, "penstock 0.1.0", "aa", "bb", 2**64 - 1, 1 << 26, 1 << 24, "boot", "/data", "/penstock-1"), b""),
+    (m.Welcome(3, 1, "penstock", "aa", "bb", 7, 1 << 26, 1 << 24, "", "", "", ["tcp://broker.example:7070"]), b""),
     (m.Topics(4, [_TOPIC, _TOPIC]), b""),
     (m.Offsets(5, [(10, 2), (0, 0)]), b""),
     (m.ProducerOpened(6, 2**63 + 1, 2, 500), b""),

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 from penstock.transport import InvalidUrl, Url
-from penstock.transport.url import connect_url, listen_url, parse, reachable
+from penstock.transport.url import (
+    advertise_url,
+    any_host,
+    connect_url,
+    has_translated_ports,
+    listen_url,
+    parse,
+    reachable,
+)
 
 GOOD = {
     "tcp://127.0.0.1:7070": Url("tcp", host="127.0.0.1", port=7070),
@@ -80,3 +88,24 @@ def test_a_wildcard_endpoint_is_reached_by_the_host_already_connected_to():
     assert reachable("tcp://0.0.0.0:5555", "tcp://broker:7070") == "tcp://broker:5555"
     assert reachable("tcp://10.0.0.1:5555", "tcp://broker:7070") == "tcp://10.0.0.1:5555"
     assert reachable("ipc:///a.b", "ipc:///a") == "ipc:///a.b"
+    assert reachable(any_host("tcp://10.0.0.1:5555"), "tcp://broker:7070") == "tcp://broker:5555"
+    assert any_host("ipc:///a.b") == "ipc:///a.b"
+
+
+def test_a_listener_has_translated_ports_where_none_that_is_advertised_is_its_own():
+    advertised = ["unix:///a", "tcp://a:1", "tcp://b:7070"]
+    assert not has_translated_ports("tcp://0.0.0.0:7070", advertised)
+    assert has_translated_ports("tcp://0.0.0.0:7071", advertised)
+    assert not has_translated_ports("tcp://0.0.0.0:7071", ["unix:///a"])
+    assert not has_translated_ports("tcp://0.0.0.0:7071", [])
+    assert not has_translated_ports("ipc:///a", advertised)
+
+
+def test_what_is_advertised_can_be_connected_to():
+    for text in ("unix:///a", "ipc:///a", "tcp://broker.example:7070", "tcp://[::1]:7070"):
+        assert str(advertise_url(text)) == text
+    for text, says in (
+        ("tcp://*:7070", "every interface"), ("tcp://a:0", "port 0"), ("tls://a:1", "start with one of"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidUrl, match=says):
+            advertise_url(text)

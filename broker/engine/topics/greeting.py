@@ -40,6 +40,7 @@ class Greeting:
             Welcome(
                 message.request, version, config.server, config.node, config.cluster, self._incarnation,
                 config.max_frame_bytes, config.max_record_bytes, config.boot_id, config.data, config.board,
+                list(config.advertise),
             ),
         )  # fmt: skip
 
