@@ -14,10 +14,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from .machine import ProcessorTime
 from .measured import Bound, Compared, Figure, Grown, Loaded, Result, Series
 from .rows import Absent, Beside, Curve, Latency, Percentiles, Row
 
@@ -147,7 +148,7 @@ def _in_turn(
 
 def _own_sample(measure: Callable[[], T]) -> T:
     try:
-        return measure()
+        return _taken(measure)
     except Exception as error:
         raise OwnSampleFailed(f"penstock's own sample failed: {_text(error)}") from error
 
@@ -155,7 +156,16 @@ def _own_sample(measure: Callable[[], T]) -> T:
 def _sample(other: Compared[T], sample: Callable[[], T]) -> None:
     if not other.absent and not other.failed:
         with _blamed(other):
-            other.samples.append(sample())
+            other.samples.append(_taken(sample))
+
+
+def _taken(measure: Callable[[], T]) -> T:
+    """One sample; of a latency, with what was stolen of the processors meanwhile."""
+    before = ProcessorTime.now()
+    sample = measure()
+    if isinstance(sample, Percentiles):
+        return replace(sample, stolen=ProcessorTime.now().stolen_since(before))
+    return sample
 
 
 @contextmanager

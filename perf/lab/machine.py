@@ -1,4 +1,4 @@
-"""The conditions of a figure besides the code: the machine, the disk, the versions, the commit."""
+"""The conditions of a figure besides the code: the machine, the disk, the interpreter, the versions, the commit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import os
 import platform
 import subprocess
 import sys
+import sysconfig
+import timeit
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
 LIBRARIES = ("penstock", "pyzmq", "numpy", "pyarrow", "msgspec", "msgpack", "xxhash", "posix-ipc", "pyspark")
+
+CALLS = 100_000
+"""That are timed at once."""
 
 
 def facts(directory: Path) -> dict[str, object]:
@@ -24,11 +30,47 @@ def facts(directory: Path) -> dict[str, object]:
         "virtual": "hypervisor" in _first("/proc/cpuinfo", "flags").split(),
         "filesystem": filesystem(directory),
         "python": platform.python_version(),
+        "build": build(),
+        "call_ns": round(call_ns(), 1),
         "libzmq": _libzmq(),
         "versions": {name: _version(name) for name in LIBRARIES},
         "commit": commit(),
         "command": " ".join(["python -m perf", *sys.argv[1:]]),
     }
+
+
+def build() -> str:
+    """How this interpreter was built, as far as it tells: optimised by a profile (PGO) and at link time (LTO), or not.
+
+    Distributions keep their flags to themselves, so of theirs it is the package's version.
+    """
+    if sys.base_prefix == "/usr":
+        return f"package {_package(f'python{sys.version_info.major}.{sys.version_info.minor}-minimal')}"
+    arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    found = [name for name, flag in (("PGO", "--enable-optimizations"), ("LTO", "--with-lto")) if flag in arguments]
+    return " and ".join(found) or "without PGO and LTO"
+
+
+def call_ns() -> float:
+    """What the interpreter takes for one call of a function, in nanoseconds, at its best."""
+    times = timeit.repeat("call()", setup="def call(): pass", number=CALLS, repeat=5)
+    return min(times) / CALLS * 1e9
+
+
+class ProcessorTime(NamedTuple):
+    """Time of all processors since boot, in ticks of the kernel, and how much of it the hypervisor gave to others."""
+
+    all: int
+    stolen: int
+
+    @classmethod
+    def now(cls) -> ProcessorTime:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
+        return cls(sum(ticks), ticks[7])
+
+    def stolen_since(self, before: ProcessorTime) -> float:
+        """The share that was stolen since then, 0 to 1."""
+        return (self.stolen - before.stolen) / max(self.all - before.all, 1)
 
 
 def filesystem(directory: Path) -> str:
@@ -55,6 +97,14 @@ def _first(path: str, key: str) -> str:
         if name.strip() == key:
             return value.strip()
     return "unknown"
+
+
+def _package(name: str) -> str:
+    try:
+        found = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", name], capture_output=True, text=True)
+    except FileNotFoundError:
+        return "of this distribution"
+    return found.stdout or "of this distribution"
 
 
 def _libzmq() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from . import plots, wording
 from .goals import STATED
@@ -104,7 +105,7 @@ def _bench(measured: Measured) -> Iterator[str]:
         yield table(headings, (cells for figure in measured.figures for cells in _figure(figure)))
     for name, loads in groupby(measured.latencies, key=lambda row: (row.name, row.durability)):
         yield f"**{name[0]}**{f' ({name[1]})' if name[1] else ''}, microseconds"
-        headings = ("load", "", *PERCENTILES.values(), "ratios of p50, p99, p99.9", "goals")
+        headings = ("load", "", *PERCENTILES.values(), "stolen", "ratios of p50, p99, p99.9", "goals")
         yield table(headings, (cells for row in loads for cells in _loaded(row, measured.subject)))
     for grown in measured.curves:
         yield f"**{grown.name}**{f' ({grown.durability})' if grown.durability else ''}, {grown.unit}"
@@ -120,9 +121,14 @@ def provenance(measured: Measured) -> str:
     return (
         f"Measured {str(facts['when'])[:10]} on {facts['cores']} cores of {facts['cpu']}"
         f"{' (virtual)' if facts['virtual'] else ''}, {facts['memory_gib']} GiB, Linux {facts['kernel']},"
-        f" {facts['filesystem']}, Python {facts['python']}, libzmq {facts['libzmq']}{versions},"
+        f" {facts['filesystem']}, Python {facts['python']}{_built(facts)}, libzmq {facts['libzmq']}{versions},"
         f" commit {facts['commit']}, by `{facts['command']}`."
     )
+
+
+def _built(facts: dict[str, Any]) -> str:
+    """How the interpreter was built; results of before do not say."""
+    return f" ({facts['build']}; {facts['call_ns']:g} ns a call)" if "build" in facts else ""
 
 
 def _figure(figure: Figure) -> Iterator[Sequence[str]]:
@@ -173,11 +179,12 @@ def _loaded(row: Loaded, subject: str) -> Iterator[Sequence[str]]:
             ratios = ", ".join(wording.ratio(ratio_of(other, of)) for of in ("p50", "p99", "p999"))
             yield "", _label(other), *_percentiles(other.samples), ratios, ""
         else:
-            yield "", _label(other), _missing(other), *[""] * 6
+            yield "", _label(other), _missing(other), *[""] * 7
 
 
 def _percentiles(samples: Sequence[Percentiles]) -> list[str]:
-    return [wording.number(median(samples, of)) for of in PERCENTILES]
+    stolen = median(samples, "stolen")
+    return [*(wording.number(median(samples, of)) for of in PERCENTILES), f"{stolen:.1%}" if stolen else NONE]
 
 
 def _grown(grown: Grown) -> Iterator[Sequence[str]]:

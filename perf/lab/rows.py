@@ -52,13 +52,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Percentiles:
-    """The percentiles of one histogram, in microseconds."""
+    """The percentiles of one histogram, in microseconds.
+
+    `stolen`: the share of the processors' time that the hypervisor gave to others meanwhile, which makes tails.
+    """
 
     p50: float
     p90: float
     p99: float
     p999: float
     most: float
+    stolen: float = 0.0
 
 
 LatencySample = Callable[[], Percentiles]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perf.lab import harness
+from perf.lab import harness, machine
 from perf.lab.harness import Lab
 from perf.lab.measured import Figure, Grown, Loaded
 from perf.lab.rows import BEST_PEER, Absent, Curve, Latency, Percentiles, Row
@@ -150,11 +150,14 @@ def test_bounds_are_the_goal_and_the_ratio_goals():
     assert [(b.bound, b.against, b.of) for b in figure(row).bounds] == [(3.0, "", ""), (5.0, BEST_PEER, "")]
 
 
-def test_a_latency_keeps_every_percentile_beside_its_peers():
-    ours, theirs = Percentiles(1, 2, 3, 4, 5), Percentiles(2, 4, 6, 8, 10)
+def test_a_latency_keeps_every_percentile_beside_its_peers_and_what_was_stolen(monkeypatch):
+    stat = iter(f"cpu  {50 * n} 0 0 {50 * n} 0 0 0 {25 * n} 9 9\ncpu0 1" for n in range(100))
+    monkeypatch.setattr(machine.Path, "read_text", lambda path: next(stat))
+    ours, theirs = Percentiles(1, 2, 3, 4, 5, stolen=0.2), Percentiles(2, 4, 6, 8, 10, stolen=0.2)
     row = Latency(
-        "a", "1 k/s", lambda: ours, peers={"one": peer(lambda: theirs)}, ratio_goals={("p99", BEST_PEER): 0.5}
-    )
+        "a", "1 k/s", lambda: Percentiles(1, 2, 3, 4, 5), peers={"one": peer(lambda: Percentiles(2, 4, 6, 8, 10))},
+        ratio_goals={("p99", BEST_PEER): 0.5},
+    )  # fmt: skip
     result = harness.measure(row, 2, silent)
     assert isinstance(result, Loaded)
     assert (result.load, result.samples, result.compared[0].samples) == ("1 k/s", [ours] * 2, [theirs] * 2)
