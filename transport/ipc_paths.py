@@ -83,18 +83,27 @@ def _lock(descriptor: int, directory: Path) -> None:
 
 
 def _make_free(place: Path) -> None:
+    need_free(str(place))
     try:
-        found = place.lstat()
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(found.st_mode):
-        raise CannotListen(f"{place} exists and is not a socket; remove it or choose another path")
-    try:
-        if is_live(str(place)):
-            raise AddressInUse(f"a process already listens on {place}; stop it or choose another path")
         place.unlink(missing_ok=True)
     except OSError as error:
         raise CannotListen(f"cannot listen on {place}: {error.strerror}") from error
+
+
+def need_free(path: str) -> None:
+    """Raise AddressInUse when a process listens at `path`, CannotListen when anything else is in the way.
+
+    Changes nothing: what a killed process left stays.
+    """
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise CannotListen(f"{path} exists and is not a socket; remove it or choose another path")
+        if is_live(path):
+            raise AddressInUse(f"a process already listens on {path}; stop it or choose another path")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {path}: {error.strerror}") from error
 
 
 def is_live(path: str) -> bool:

@@ -117,7 +117,7 @@ def serve_config(config: configuration.Config) -> ServeConfig:
 def _gateway(config: configuration.Config) -> str:
     """The settings of the gateway; the supervisor knows where the broker is.
 
-    Raises InvalidUrl, InsecureListen, MissingLibrary, InvalidUsers, InvalidCertificate.
+    Raises InvalidUrl, InsecureListen, MissingLibrary, InvalidUsers, InvalidCertificate, AddressInUse, CannotListen.
     """
     gateway = import_module("..gateway.config", __package__)  # by name: it comes with an extra
     users = str(Path(config.users).absolute()) if config.users else ""
@@ -125,9 +125,11 @@ def _gateway(config: configuration.Config) -> str:
         url="", resp=tuple(config.resp), http=tuple(config.http), users=users, insecure=config.insecure,
         **door_settings(config),
     )  # fmt: skip
-    import_module("..gateway.libraries", __package__).check(settings.addresses())  # before anything is made
+    doors = settings.addresses()
+    import_module("..gateway.libraries", __package__).check(doors)  # before anything is made
     if users:
         import_module("..gateway.users", __package__).Users.load(users)
+    import_module("..gateway.listening", __package__).need_free(url for urls in doors.values() for url in urls)
     return settings.to_json()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -95,7 +96,20 @@ def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: 
     (tmp_path / "foreign" / "photo.jpg").write_text("")
     (tmp_path / "newer").mkdir()
     (tmp_path / "newer" / "node.json").write_text('{"format": 2, "node": "ab", "cluster": "cd", "more": 1}')
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
     cases = [
+        *(
+            (["--data", str(tmp_path / "x"), "--listen", unix, door, place], exits.IN_USE, place.partition("://")[2])
+            for door in ("--resp", "--http")
+            for place in (port, broker.unix)
+        ),
+        (
+            ["--data", str(tmp_path / "x"), "--listen", unix, "--insecure", "--http", "tcp://nowhere.invalid:80"],
+            exits.FAILED,
+            "nowhere.invalid",
+        ),
+        (["--data", str(tmp_path / "x"), "--listen", port], exits.IN_USE, port),
         (["--data", data, "--listen", unix], exits.IN_USE, "pid"),
         (["--data", str(tmp_path / "a"), "--listen", broker.unix], exits.IN_USE, "already listens"),
         (["--data", str(tmp_path / "b"), "--listen", "tcp://0.0.0.0:0"], exits.USAGE, "--insecure"),
@@ -121,6 +135,7 @@ def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: 
         assert (found.returncode, found.stdout) == (code, b""), (arguments, found)
         *_, line = found.stderr.decode().splitlines()  # before it stands what the demo is doing
         assert says in json.loads(line)["message"], line
+    taken.close()
     assert {path.name for path in tmp_path.iterdir()} == {"file", "foreign", "newer"}, "what was made is removed again"
 
 
