@@ -1,7 +1,7 @@
 """Records waiting to become a batch.
 
 Idea: one list, of plain values, and of tuples for records with a key or headers. Adding a plain value is one list
-append, which needs no lock.
+append, which needs no lock. A value of None is a null.
 
 Contract: arguments that cannot become a record are refused when added. Any thread may call `add_plain` at any time;
 everything else needs the caller's lock. Pure.
@@ -27,7 +27,7 @@ class RecordBuffer:
     def __init__(self, limit: int, max_record_bytes: int) -> None:
         self._limit = limit
         self._max_record_bytes = max_record_bytes
-        self._items: list[bytes | tuple[bytes, bytes | None, Mapping[str, bytes] | None]] = []
+        self._items: list[bytes | tuple[bytes | None, bytes | None, Mapping[str, bytes] | None] | None] = []
         self._lengths: Lengths | None = None  # of all values, while these are one list that was added at once
         self._plain = True
         self._taken = 0
@@ -51,7 +51,7 @@ class RecordBuffer:
 
     def add(
         self,
-        value: bytes | Sequence[bytes],
+        value: bytes | Sequence[bytes | None] | None,
         key: bytes | None = None,
         keys: Sequence[bytes | None] | None = None,
         headers: Mapping[str, bytes] | Sequence[Mapping[str, bytes] | None] | None = None,
@@ -59,10 +59,10 @@ class RecordBuffer:
         """Add one record or a list of them; True when the buffer is full. Raises InvalidBatch, RecordTooLarge."""
         if value.__class__ is bytes and key is None and keys is None and headers is None:
             return self.add_plain(value)  # pyright: ignore[reportArgumentType]
-        if isinstance(value, (bytes, bytearray, memoryview)):
+        if value is None or isinstance(value, (bytes, bytearray, memoryview)):
             if keys is not None:
                 raise InvalidBatch("keys= is for a list of records; one record takes key=")
-            self._add_many([bytes(value)], [key], [headers])
+            self._add_many([None if value is None else bytes(value)], [key], [headers])
         elif isinstance(value, str):
             raise InvalidBatch("a record must be bytes, not str; use .encode()")
         elif not isinstance(value, Sequence):
@@ -73,11 +73,13 @@ class RecordBuffer:
             self._add_many(value, keys, headers)  # pyright: ignore[reportArgumentType]
         return len(self._items) >= self._limit
 
-    def _add_many(self, values: Sequence[bytes], keys: Sequence[Any] | None, headers: Sequence[Any] | None) -> None:
-        strange = _strange(values, (bytes,))
+    def _add_many(
+        self, values: Sequence[bytes | None], keys: Sequence[Any] | None, headers: Sequence[Any] | None
+    ) -> None:
+        strange = _strange(values, (bytes, NoneType))
         if strange:
-            raise InvalidBatch(f"records must be bytes, not {strange}")
-        lengths = columns.lengths(values)
+            raise InvalidBatch(f"records must be bytes, or None for a null, not {strange}")
+        lengths, known = _lengths(values)
         longest = int(max(lengths, default=0) if isinstance(lengths, list) else lengths.max())
         if longest > self._max_record_bytes:
             raise self._too_large(longest)
@@ -91,7 +93,7 @@ class RecordBuffer:
             if not issubclass(kind, Mapping):
                 raise InvalidBatch(f"the headers of a record must be a mapping of str to bytes, not {kind.__name__}")
         plain = _all_none(keys) and _all_none(headers)
-        self._lengths = None if self._items or not plain else lengths
+        self._lengths = None if self._items or not plain else known
         if plain:
             self._items += values if isinstance(values, list) else list(values)
             return
@@ -105,11 +107,11 @@ class RecordBuffer:
     def batches(self, encode: Callable[..., Any]) -> list[Any]:
         """Batches of about BATCH_BYTES from the buffered records: `encode(values, keys=, headers=, lengths=)`."""
         values, keys, headers = self._columns()
-        lengths = self._lengths
+        lengths = known = self._lengths
         if lengths is None or len(lengths) != len(values):
-            lengths = columns.lengths(values)
+            lengths, known = _lengths(values)
         if columns.total(lengths) <= BATCH_BYTES:
-            return [encode(values, keys=keys, headers=headers, lengths=lengths)]
+            return [encode(values, keys=keys, headers=headers, lengths=known)]
         return [
             encode(
                 values[start:end],
@@ -125,7 +127,7 @@ class RecordBuffer:
         self._taken = len(items)
         if self._plain:
             return items, None, None
-        whole = [(each, None, None) if each.__class__ is bytes else each for each in items]
+        whole = [each if each.__class__ is tuple else (each, None, None) for each in items]
         values, keys, headers = map(list, zip(*whole, strict=True))
         return values, None if _all_none(keys) else keys, None if _all_none(headers) else headers
 
@@ -134,6 +136,15 @@ class RecordBuffer:
         del self._items[: self._taken]
         self._taken, self._lengths = 0, None
         self._plain = self._plain or not self._items
+
+
+def _lengths(values: Sequence[bytes | None]) -> tuple[Lengths, Lengths | None]:
+    """Bytes of each value, and the same for the encoder, which takes none where a value is null."""
+    try:
+        found = columns.lengths(values)  # pyright: ignore[reportArgumentType]
+    except InvalidBatch:
+        return columns.lengths([value or b"" for value in values]), None
+    return found, found
 
 
 def _strange(column: Sequence[Any], allowed: tuple[type, ...]) -> str:

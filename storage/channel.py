@@ -88,14 +88,16 @@ class Channel:
         """Put an item, and return once it is stored as `commit` says.
 
         Args:
-            item: bytes.
+            item: bytes. None is refused: an item that says "no more" is bytes too, such as b"".
             block: wait while the channel is full; if not, raise at once.
             timeout: how many seconds to wait at most; None: without end.
 
         Raises: queue.Full; RecordTooLarge, StorageFull, Poisoned.
         """
         if not isinstance(item, bytes):
-            raise InvalidArgument(f"an item must be bytes, not {type(item).__name__}; text needs .encode()")
+            raise InvalidArgument(
+                f"an item must be bytes, not {type(item).__name__}; text needs .encode(), a sentinel is bytes too"
+            )
         if not self.maxsize:
             self._append_item(item)
             return

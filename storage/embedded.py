@@ -47,7 +47,7 @@ from .ticker import Ticker
 if TYPE_CHECKING:
     import pyarrow
 
-Value = bytes | Sequence[bytes]
+Value = bytes | Sequence[bytes | None] | None
 Headers = Mapping[str, bytes] | Sequence[Mapping[str, bytes] | None] | None
 MAX_RECORD_BYTES = 16 << 20
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 4 << 10, 4 << 30
@@ -221,7 +221,7 @@ class Log:
         """Append one record, or a list of them as one batch, and wait as `commit` says. Returns the first offset.
 
         Args:
-            value: bytes of one record, or a list of them.
+            value: bytes of one record, or a list of them. None, also in a list, for a null.
             key: of one record; `keys` has one or None for each of a list.
             headers: a mapping for one record; a list of mappings or None for a list.
 

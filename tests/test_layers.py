@@ -84,7 +84,8 @@ ORDER = {
         ),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
-        *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths", "bell"),
+        *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths"),
+        *("free_addresses", "bell"),
         *("unix_connection", "unix_client", "unix_server", "raw_sockets", "zmq_sockets", "sockets", ""),
     ],
     "penstock.spark": [
@@ -215,6 +216,7 @@ ONLY_IN = {
     "socket": {
         "penstock.transport.bell",  # where there is no eventfd
         "penstock.transport.connections",  # of libzmq
+        "penstock.transport.free_addresses",
         "penstock.transport.ipc_paths",
         "penstock.transport.unix_client",
         "penstock.transport.unix_connection",

@@ -77,7 +77,8 @@ class AsyncQueueClient:
         that are leased, retrying, dead-lettered or cancelled stay as they are.
 
         Args:
-            to: "earliest", "latest", a datetime, or offsets by partition.
+            to: "earliest", "latest", a datetime, or offsets by partition, as in {0: 1500, 2: 0}: then the
+                group goes on as before in partitions that are not named.
         """
         await self._driver.run(self._queue_verbs.reset_queue(topic, group, to))
 

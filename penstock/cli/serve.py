@@ -17,6 +17,7 @@ import click
 from .. import config as configuration
 from ..address import check_private
 from ..storage.linux import need_linux
+from ..transport.free_addresses import need_free
 from .options import with_config
 from .output import Output
 from .standard_streams import to_stderr, unread_is_fine
@@ -129,7 +130,7 @@ def _gateway(config: configuration.Config) -> str:
     import_module("..gateway.libraries", __package__).check(doors)  # before anything is made
     if users:
         import_module("..gateway.users", __package__).Users.load(users)
-    import_module("..gateway.listening", __package__).need_free(url for urls in doors.values() for url in urls)
+    need_free(url for urls in doors.values() for url in urls)
     return settings.to_json()
 
 

@@ -50,7 +50,10 @@ Tab completes commands, options, and names that the broker has.
 @click.command
 @click.option("--url", metavar="URL", help="The broker of commands that name no other. Also PENSTOCK_URL.")
 def command(url: str | None) -> int:
-    """Run commands one after the other, with history and completion. Needs penstock[shell] on a terminal."""
+    """Run commands one after the other, with history and completion.
+
+    On a terminal it needs an extra: pip install '.[shell]' in a clone of penstock.
+    """
     check_text()
     broker = address.broker_url(configuration.load({"url": url}))
     with _on(broker):

@@ -29,7 +29,9 @@ OWN_CHECKPOINT = click.option(
 
 @click.group
 def command() -> None:
-    """Archive, replay, roll up and compact topics with Spark. Needs Java and penstock[spark].
+    """Archive, replay, roll up and compact topics with Spark.
+
+    Needs Java, and an extra: pip install '.[spark]' in a clone of penstock.
 
     Every command may be stopped at any moment and called again with the same options: it resumes, with results as if
     it had run once.

@@ -16,7 +16,7 @@ from penstock.cli.app import COMMANDS
 from penstock.cli.formats import entries
 from penstock.clients.arguments.quantities import event_time
 from penstock.config import load
-from penstock.storage.errors import Error
+from penstock.storage.errors import Error, way_to_install
 from penstock.transport import ipc_paths
 
 from .conftest import Cli
@@ -27,6 +27,11 @@ def test_every_command_helps_itself(cli: Cli, name: str) -> None:
     found = cli(name, "--help")
     assert found.code == exits.OK
     assert found.text.startswith(f"Usage: penstock {name}")
+
+
+@pytest.mark.parametrize("extra", ["spark", "shell"])
+def test_the_help_says_how_to_install_an_extra(cli: Cli, extra: str) -> None:
+    assert way_to_install(extra) in " ".join(cli(extra, "--help").text.split())
 
 
 def test_the_help_of_produce_shows_a_record_that_can_be_sent(cli: Cli) -> None:

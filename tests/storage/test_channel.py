@@ -178,6 +178,10 @@ def test_only_bytes_are_items_and_a_closed_channel_says_so(tmp_path):
     with Channel(tmp_path / "c") as channel:
         with pytest.raises(InvalidArgument, match=r"must be bytes, not str; text needs \.encode"):
             channel.put("text")  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match=r"not NoneType; .* a sentinel is bytes too"):
+            channel.put(None)  # type: ignore[arg-type]
+        channel.put(b"")
+        assert channel.get() == b""
         assert repr(channel) == f"<Channel {tmp_path}/c>"
     channel.close()
     assert repr(channel).endswith(", closed>")

@@ -287,7 +287,8 @@ def test_settings_that_are_not_allowed_are_refused_before_anything_is_made(place
         ([b"x", b"y"], {"key": b"k"}, "a list takes keys="),
         (b"x", {"key": "k"}, "keys must be bytes, not str; text needs"),
         ([b"x", b"y"], {"keys": [None, 7]}, "keys must be bytes, not int"),
-        (None, {}, "not NoneType"),
+        (None, {"keys": [b"k"]}, "one record takes key="),
+        ([b"x", None, 5], {}, "records must be bytes, or None for a null, not int"),
         ((each for each in [b"x"]), {}, "many of them a list, not generator"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Trying the addresses of the doors before anything is made."""
+"""Trying addresses before anything is made that listens there."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import socket
 
 import pytest
-from penstock.gateway.listening import need_free
 from penstock.transport.errors import AddressInUse, CannotListen
+from penstock.transport.free_addresses import need_free
 from penstock.transport.url import Url, parse
 
 SCHEMES = ("unix", "tcp", "tls")
@@ -49,24 +49,22 @@ def test_ports_that_were_tried_are_free_again(free):
     socket.create_server(("127.0.0.1", free)).close()
 
 
-def test_a_path_in_use_is_refused_and_one_that_was_left_stays(folder):
-    path = f"{folder}/tried/door"
-    os.mkdir(f"{folder}/tried")
+def test_a_path_in_use_is_refused_and_one_that_was_left_stays(tmp_path):
+    path = f"{tmp_path}/door"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
         with pytest.raises(AddressInUse, match=f"{path}; stop it or choose another path"):
             need_free(urls(f"unix://{path}"))
-    need_free(urls(f"unix://{path}", f"unix://{folder}/missing/door"))
-    assert os.listdir(f"{folder}/tried") == ["door"]
-    assert not os.path.exists(f"{folder}/missing")
-    with pytest.raises(AddressInUse, match="named twice"):
+    need_free(urls(f"unix://{path}", f"unix://{tmp_path}/missing/door"))
+    assert os.listdir(tmp_path) == ["door"]
+    with pytest.raises(AddressInUse, match="given twice"):
         need_free(urls(f"unix://{path}", f"unix://{path}"))
 
 
-def test_another_file_at_the_path_is_refused(folder):
-    with open(f"{folder}/file", "w"), pytest.raises(CannotListen, match="not a socket"):
-        need_free(urls(f"unix://{folder}/file"))
+def test_another_file_at_the_path_is_refused(tmp_path):
+    with open(f"{tmp_path}/file", "w"), pytest.raises(CannotListen, match="not a socket"):
+        need_free(urls(f"unix://{tmp_path}/file"))
 
 
 def test_a_host_that_is_unknown_is_refused():
