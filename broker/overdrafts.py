@@ -59,16 +59,20 @@ class Overdrafts(Generic[Peer]):
             over_s: what each connection that had something of the turn used beyond its share, 0.0 for many.
             begun_s: when the turn began. No connection could be heard since, so silence is counted up to here.
         """
-        self._forget_paid(now_s)
+        if self._overdrawn:
+            self._forget_paid(now_s)
+        overdrawn: list[Peer] = []
         for peer, each_s in over_s.items():
             if each_s > 0.0:
+                overdrawn.append(peer)
                 self._active.pop(peer, None)
             elif self._overdrawn.get(peer, now_s) <= now_s:
                 self._overdrawn.pop(peer, None)
                 self._active[peer] = now_s
                 self._active.move_to_end(peer)
         is_crowded = self._is_crowded(begun_s)
-        overdrawn = [peer for peer, each_s in over_s.items() if each_s > 0.0]
+        if not (overdrawn or self._due):
+            return [], []
         for peer in overdrawn:
             self._charge(peer, over_s[peer], is_crowded, now_s)
         return (overdrawn if is_crowded else []), self._released(is_crowded, now_s)

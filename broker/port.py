@@ -17,6 +17,7 @@ from ..storage.reader import NotCached
 from ..transport import codec
 from ..transport.errors import MessageTooLarge, TransportError
 from ..transport.messages import Deliver, Failure
+from ..transport.sent import Sent
 from ..transport.url import any_host, has_translated_ports
 from .cold_reads import ColdRead
 from .engine import COLD, Cold
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from .engine import Payload
     from .wakes import Wakes
 
+
+_TAKEN = Sent.TAKEN
 
 EASED_MOST = 64
 """Sessions that are told of at once."""
@@ -63,6 +66,7 @@ class SocketPort:
         self._watch = select.epoll()
         self._full: dict[int, int] = {}  # sessions whose socket took no more, by its descriptor
         self._unsent: dict[Any, list[Answer]] = {}
+        self._is_flushed = True  # the servers hold nothing that was sent since their last flush
 
     def reply(self, peer: Any, message: Answer, payload: Payload = b"") -> bool:
         """Send one message at the end of the turn; what carries batches goes ahead of other peers' answers.
@@ -84,7 +88,8 @@ class SocketPort:
 
         Batches go first: a client woken by an answer may preempt the broker, and delay readers.
         """
-        self._flush()
+        if not self._is_flushed:
+            self._flush()
         if not self._unsent:
             return
         unsent, self._unsent = self._unsent, {}
@@ -94,6 +99,7 @@ class SocketPort:
         self._flush()
 
     def _flush(self) -> None:
+        self._is_flushed = True
         for server in self._servers:
             server.flush()
 
@@ -102,7 +108,8 @@ class SocketPort:
             frames = codec.frames(message, payload)
         except MessageTooLarge as error:
             frames = codec.frames(Failure(getattr(message, "request", 0), error.code, error.message))
-        taken = bool(self._servers[peer.server].send(peer.identity, frames))
+        self._is_flushed = False
+        taken = self._servers[peer.server].send(peer.identity, frames) is _TAKEN
         if not taken:
             self.dropped += 1
         return taken
@@ -130,7 +137,7 @@ class SocketPort:
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
         """Send on the session's own endpoint. False: it is full, or no peer is connected."""
         push = self._pushes[session]
-        taken = bool(push.send(codec.frames(message, payload)))
+        taken = push.send(codec.frames(message, payload)) is _TAKEN
         if not taken and push.fd not in self._full:
             self._full[push.fd] = session
             self._watch.register(push.fd, select.EPOLLIN)

@@ -96,7 +96,8 @@ def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
         _give_up(tail, [], error, interrupted=True, begun=(segment, position))
     tail.written, tail.end_offset, tail.checksum = seq, entry.end_offset, entry.checksum
     tail.last_time_us, tail.ends[seq] = time_us, entry.end_offset
-    _trim_ends(tail)
+    if len(tail.ends) > 2 * ENDS_KEPT:
+        _trim_ends(tail)
     return Appended(seq, offset, position)
 
 
@@ -119,7 +120,8 @@ def _append_planned(tail: LogTail, batches: Sequence[Buffer], source: Placing) -
     _write(tail, plan, made)
     tail.segment_ends = False
     tail.ends.update(plan.ends)
-    _trim_ends(tail)
+    if len(tail.ends) > 2 * ENDS_KEPT:
+        _trim_ends(tail)
     for segment in made:
         tail.announce(segment)
     return plan.appended
@@ -192,5 +194,4 @@ def _taken_back(tail: LogTail, segment: Segment, position: int, error: BaseExcep
 def _trim_ends(tail: LogTail) -> None:
     """Keep the end offsets of the newest batches at hand; older ones are in the index."""
     known = tail.ends
-    if len(known) > 2 * ENDS_KEPT:
-        tail.ends = dict(islice(known.items(), len(known) - ENDS_KEPT, None))
+    tail.ends = dict(islice(known.items(), len(known) - ENDS_KEPT, None))

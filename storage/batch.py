@@ -23,6 +23,7 @@ from .arrow import Origin
 from .codecs import Codec, inflate
 from .encoding import HEADER_DECODER, LIST_DECODER, assemble, encode, encode_raft, encode_state, lay_out
 from .errors import BadChecksum, InvalidBatch, NewerFormat
+from .few import recognise_few
 from .header import (
     ALIGNMENT,
     COLUMNS_MAX,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT", "DIRECTORY", "HEADER", "HEADER_BYTES", "HEADER_BYTES_MAX", "MAGIC", "VERSION",
     "Batch", "Codec", "Column", "ColumnId", "Kind", "Origin", "Stamp",
-    "assemble", "batches", "encode", "encode_raft", "encode_state", "joined", "of_kind", "parse", "stamp",
+    "assemble", "batches", "encode", "encode_raft", "encode_state", "joined", "of_kind", "parse", "parse_few", "stamp",
     "with_effects",
 ]  # fmt: skip
 
@@ -68,7 +69,7 @@ Value = bytes | MaybeNone
 """The value of a record."""
 
 _KINDS_WITH_RECORDS = frozenset({Kind.RECORDS, Kind.STAGED, Kind.KEPT})
-_VALUE = int(ColumnId.VALUE)
+_VALUE, _RECORDS, _NO_LOG = int(ColumnId.VALUE), int(Kind.RECORDS), bytes(16)
 _NO_NULLS = np.empty(0, np.int64)
 _HEADER_BYTES_OF = [aligned(HEADER_BYTES + DIRECTORY_STRUCT.size * count) for count in range(COLUMNS_MAX + 1)]
 
@@ -393,6 +394,19 @@ def parse(buffer: Buffer, position: int = 0, *, available: int | None = None) ->
     if version != VERSION:
         raise NewerFormat(f"the batch at {position} has version {version}, this penstock reads {VERSION}; upgrade it")
     return Batch(view[position : position + batch_bytes], checksum, *fields[3:])
+
+
+def parse_few(buffer: Buffer) -> Batch | None:
+    """A whole batch of a few plain records that is in no log, parsed and checked; None for any other."""
+    found = recognise_few(buffer)
+    if found is None:
+        return None
+    checksum, count, producer_id, first_sequence, epoch = found
+    view = memoryview(buffer)
+    return Batch(
+        view, checksum, _RECORDS, 0, _HEADER_BYTES_OF[1], len(view), count, 1, 0, 0, 0, _NO_LOG, 0, 0,
+        producer_id, first_sequence, epoch, checked=True,
+    )  # fmt: skip
 
 
 def batches(buffer: Buffer) -> Iterator[Batch]:

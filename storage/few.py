@@ -1,9 +1,11 @@
-"""Encodes a few plain records, as most single sends have them: one column of values, no codec.
+"""Encodes and recognises a few plain records, as most single sends have them: one column of values, no codec.
 
-Idea: nearly all bytes of such a header are known beforehand, so two struct calls and two digests make the batch, where
-the general layout takes a dozen steps.
+Idea: nearly all bytes of such a header are known beforehand, so two struct calls and two digests make or verify the
+batch, where the general way takes a dozen steps.
 
-Contract: byte for byte what `encoding.lay_out` makes of the same records. Pure: bytes in, bytes out.
+Contract: what is encoded is byte for byte what `encoding.lay_out` makes of the same records. What is recognised passes
+every check of a batch; anything else is left to the general checks, which say what is wrong with it. Pure: bytes in,
+bytes out.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
@@ -30,6 +32,9 @@ from .header import (
     aligned,
 )  # fmt: skip
 
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
 _HEADER_BYTES = aligned(HEADER_BYTES + DIRECTORY_STRUCT.size)
 _PRODUCER_POSITION = STAMP_POSITION + struct.calcsize("<qqq16sqQ")
 
@@ -42,13 +47,16 @@ _COLUMN = DIRECTORY_STRUCT.pack(ColumnId.VALUE, Codec.NONE, 0, _HEADER_BYTES, 0,
 
 # _START, batch_bytes, record_count, _PLACE, producer id, sequence and epoch, then the entry of the directory.
 _HEAD = struct.Struct(f"<12sII{len(_PLACE)}sQqI20x8sIIQ{_HEADER_BYTES - HEADER_BYTES - DIRECTORY_STRUCT.size}x")
+# The same with the checksum before it, to be taken apart: bytes that no field has are not looked at.
+_WHOLE = struct.Struct(f"<Q12sII{len(_PLACE)}sQqI20s8sIIQ{_HEADER_BYTES - HEADER_BYTES - DIRECTORY_STRUCT.size}x")
+_RESERVED = bytes(20)
 _OFFSETS = [
     struct.Struct(f"<{count + 1}i{columns.data_start(count) - 4 * (count + 1)}x") for count in range(columns.FEW + 1)
 ]
 
 _PADDINGS = [bytes(size) for size in range(ALIGNMENT)]
 
-assert _HEAD.size == _HEADER_BYTES - 8
+assert _HEAD.size + 8 == _WHOLE.size == _HEADER_BYTES
 
 
 FEW_BYTES = 64 << 10
@@ -89,3 +97,32 @@ def encode_few(values: Sequence[Any], producer_id: int, producer_epoch: int, fir
     )  # fmt: skip
     # A digest is the number with its highest byte first; the header has it with the lowest.
     return xxh3_64_digest(head)[::-1] + head + column + _PADDINGS[padding]
+
+
+def recognise_few(batch: Buffer) -> tuple[int, int, int, int, int] | None:
+    """Header checksum, record count, producer id, first sequence and epoch of a batch that `encode_few` could make.
+
+    None for any other, and for one that is damaged.
+    """
+    view = memoryview(batch)
+    size = len(view)
+    if size <= _HEADER_BYTES:
+        return None
+    (
+        checksum, start, batch_bytes, count, place, producer_id, first_sequence, epoch, reserved,
+        column, stored, raw, digest,
+    ) = _WHOLE.unpack_from(view)  # fmt: skip
+    end = _HEADER_BYTES + stored
+    if (
+        start != _START or place != _PLACE or reserved != _RESERVED or column != _COLUMN
+        or batch_bytes != size or end + (-stored & (ALIGNMENT - 1)) != size or raw != stored
+        or not 0 < count <= columns.FEW or stored < _OFFSETS[count].size
+    ):  # fmt: skip
+        return None
+    values = view[_HEADER_BYTES:end]
+    if xxh3_64_intdigest(view[8:_HEADER_BYTES]) != checksum or xxh3_64_intdigest(values) != digest:
+        return None
+    ends = _OFFSETS[count].unpack_from(values)
+    if ends[0] or ends[-1] != stored - _OFFSETS[count].size or (count > 1 and sorted(ends) != [*ends]):
+        return None
+    return checksum, count, producer_id, first_sequence, epoch

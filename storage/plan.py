@@ -14,6 +14,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from .batch import MAGIC, Batch, parse
 from .errors import BatchTooLarge, InvalidBatch
 from .header import CHECKSUM_STRUCT, DIRECTORY_STRUCT, HEADER_BYTES, ColumnId, Kind, Stamp, stamp
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 _FIELDS = struct.Struct("<IBBHIIII")  # of a batch's header, `magic` to `column_count`
 _FIELDS_AT = CHECKSUM_STRUCT.size
 _INDEXED_COLUMNS = bytes((ColumnId.PRIORITY, ColumnId.NOT_BEFORE))  # what a row says beyond the header
-_APPENDABLE = frozenset(Kind)
+_APPENDABLE = frozenset(map(int, Kind))
+_RECORDS = int(Kind.RECORDS)
 
 
 class Appended(NamedTuple):
@@ -101,7 +104,7 @@ class Plan:
         self.seq, self.offset, self.checksum = seq, offset, checksum
 
 
-class PlacedBatch(NamedTuple):
+class PlacedBatch(Struct, frozen=True, gc=False):
     """A batch with its place: what to write for it, and what the next one follows."""
 
     buffers: tuple[Buffer, ...]
@@ -192,7 +195,7 @@ def settled(batch: Buffer, found: tuple[int, int, int, int], position: int, plac
     )  # fmt: skip
     if columns > 1:
         row = _with_extras(row, batch, columns)
-    end_offset = offset + count if kind == Kind.RECORDS else offset
+    end_offset = offset + count if kind == _RECORDS else offset
     buffers = header, memoryview(batch)[header_bytes:]
     time_us, term = place.append_time_us, place.term
     return PlacedBatch(buffers, INDEX_ROW_STRUCT.pack(*row), checksum, end_offset, time_us, term)

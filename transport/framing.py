@@ -73,8 +73,8 @@ class Inflow:
             count = self._fill(count)
             if self._missing:
                 return found
-            found.append(_frames([part.toreadonly() for part in self._parts]))
-            self._parts = []
+            parts, self._parts = [part.toreadonly() for part in self._parts], []
+            found.append(parts if len(parts[1]) else parts[:1])
         else:
             count += len(self._torn)
             self._torn = b""
@@ -103,8 +103,9 @@ class Inflow:
             if middle + second > end:
                 self._begin(first, second, data[at:])
                 return
-            found.append(_frames([bytes(data[at:middle]), bytes(data[middle : middle + second])]))
+            frame = bytes(data[at:middle])
             at = middle + second
+            found.append([frame, bytes(data[middle:at])] if second else [frame])
         self._torn = bytes(data[at:])
 
     def _begin(self, first: int, second: int, data: memoryview) -> None:
@@ -117,10 +118,6 @@ class Inflow:
             self._parts.append(part)
             if len(here) < size:
                 self._missing.append(part[len(here) :])
-
-
-def _frames(parts: list[Buffer]) -> list[Buffer]:
-    return parts if len(parts[1]) else parts[:1]
 
 
 def _room(size: int) -> memoryview:

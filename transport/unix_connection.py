@@ -112,14 +112,14 @@ class UnixConnection:
             places = self._inflow.places(self._spare)
             self.more = False
             try:
-                count = self._read(places)
+                count = self._socket.recv_into(places[0]) if len(places) == 1 else self._socket.recvmsg_into(places)[0]
             except BlockingIOError:
                 return []
             except OSError as error:
                 raise Lost(error.strerror) from error
             if not count:
                 raise Lost("closed by the other side")
-            self.more = count == sum([len(place) for place in places])
+            self.more = count == sum(map(len, places))
             found = self._inflow.take(count, self._spare)
             if found:
                 self.heard = True
@@ -127,11 +127,6 @@ class UnixConnection:
             if not self.more:
                 return []
         return []
-
-    def _read(self, places: list[memoryview]) -> int:
-        if len(places) == 1:
-            return self._socket.recv_into(places[0])
-        return self._socket.recvmsg_into(places)[0]
 
     @property
     def events(self) -> int:

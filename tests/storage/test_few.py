@@ -1,4 +1,4 @@
-"""Few plain records make the bytes that laying columns out in general makes of them."""
+"""Few plain records make the bytes that laying columns out in general makes of them, and are checked as in general."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from penstock.storage import columns
-from penstock.storage.batch import encode, parse
+from penstock.storage.batch import HEADER_BYTES, encode, parse, parse_few
 from penstock.storage.encoding import assemble
-from penstock.storage.errors import InvalidBatch
+from penstock.storage.errors import Error, InvalidBatch
 from penstock.storage.few import FEW_BYTES, encode_few
-from penstock.storage.header import ColumnId, Kind
+from penstock.storage.header import CHECKSUM_STRUCT, ColumnId, Kind
+from xxhash import xxh3_64_intdigest
 
 VALUES = st.lists(st.binary(max_size=200), min_size=1, max_size=columns.FEW)
 UINT64, INT63, UINT32 = (st.integers(0, 2**bits - 1) for bits in (64, 63, 32))
@@ -73,3 +74,62 @@ class Huge(bytes):
 def test_a_column_that_no_offset_reaches_is_refused(values):
     with pytest.raises(InvalidBatch, match="fewer records"):
         encode(values)
+
+
+FIELDS = (
+    "header_checksum", "kind", "flags", "header_bytes", "batch_bytes", "record_count", "column_count", "base_offset",
+    "seq", "term", "log_id", "append_time_us", "previous", "producer_id", "first_sequence", "producer_epoch",
+)  # fmt: skip
+
+
+def agrees(batch: bytes) -> bool:
+    """Whether it is recognised. What is must be to the general way, which checks it, the same."""
+    found = parse_few(batch)
+    if found is not None:
+        general = parse(batch)
+        general.check()
+        assert [getattr(found, name) for name in FIELDS] == [getattr(general, name) for name in FIELDS]
+        assert found.checked
+        assert (found.values(), bytes(found.buffer)) == (general.values(), batch)
+    return found is not None
+
+
+@given(VALUES, UINT64, UINT32, INT63)
+def test_a_batch_of_few_is_recognised(values: list[bytes], producer_id: int, epoch: int, first: int):
+    batch = encode_few(values, producer_id, epoch, first)
+    assert batch is not None
+    assert agrees(batch)
+
+
+def resealed(batch: bytearray) -> bytearray:
+    """Under checksums that agree, as far as the directory makes sense."""
+    stored = int.from_bytes(batch[136:140], "little")
+    batch[144:152] = CHECKSUM_STRUCT.pack(xxh3_64_intdigest(batch[192 : 192 + stored]))
+    batch[:8] = CHECKSUM_STRUCT.pack(xxh3_64_intdigest(batch[8:192]))
+    return batch
+
+
+@pytest.mark.parametrize("values", [[b"ab"], [b"", b"abc", b"d"], [b"v" * 56], [b"w" * 48, b""]])
+@pytest.mark.parametrize("seal", [bytes, resealed])
+def test_only_what_passes_the_general_checks_is_recognised(values: list[bytes], seal):
+    batch = encode_few(values, 7, 2, 3)
+    assert batch is not None
+    refused = 0
+    for at in range(len(batch)):
+        for bit in range(8):
+            changed = bytearray(batch)
+            changed[at] ^= 1 << bit
+            refused += not agrees(bytes(seal(changed)))
+    assert refused >= HEADER_BYTES
+    for size in (*range(len(batch)), len(batch) + 64):
+        assert not agrees(batch[:size].ljust(size, b"\0"))
+
+
+def test_nothing_else_is_recognised():
+    for batch in (
+        encode([b"a"], keys=[b"k"]), encode([b"a", None]), encode([b"a"] * (columns.FEW + 1)),
+        encode([b"a"], kind=Kind.STAGED, producer_id=1), b"",
+    ):  # fmt: skip
+        assert parse_few(batch) is None
+    with pytest.raises(Error):
+        parse(encode([b"a"])[:191])

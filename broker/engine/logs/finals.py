@@ -45,6 +45,8 @@ class Finals:
 
     def batch_applied(self, seq: int) -> None:
         """All that was noted stands in batch `seq`."""
+        if not self._noted:
+            return
         noted, self._noted = self._noted, {}
         for group, found in noted.items():
             self._unsettled.add(group)

@@ -42,7 +42,8 @@ class LogUpkeep:
         is_due = grown >= config.snapshot_batches or history.since_snapshot_bytes >= config.snapshot_bytes
         if is_due:
             self.snapshot(history)
-        self.save(history)
+        if self._pending:
+            self.save(history)
         return is_due
 
     def snapshot(self, history: History[Any]) -> None:

@@ -140,6 +140,9 @@ class UncommittedTail:
                 waiter.failed(error)
 
 
+NO_EFFECTS = UncommittedTail()
+"""Of a flush without any. Nothing is added to it."""
+
 S = TypeVar("S", bound=State)
 
 
@@ -279,7 +282,9 @@ class Overlay(Generic[S]):
 
     def _arranged(self, queue: list[Proposal], tail: UncommittedTail) -> list[Proposal]:
         """The batches to append: a single one where leases of the only new records come with them."""
-        if tail and len(queue) == 1:
+        if tail is NO_EFFECTS:
+            return queue
+        if len(queue) == 1:
             log = self.log
             one = tail.beside(queue[0], log.end_offset, log.options.max_batch_bytes)
             if one is not None:
@@ -321,9 +326,11 @@ class Overlay(Generic[S]):
         return not (self.history.in_flight or self._queue or self._tail)
 
     def _take(self) -> tuple[list[Proposal], UncommittedTail]:
-        taken = self._queue, self._tail
-        self._queue, self._tail, self._queued_records, self.decided_end = [], UncommittedTail(), 0, 0
-        return taken
+        queue, tail = self._queue, NO_EFFECTS
+        self._queue, self._queued_records, self.decided_end = [], 0, 0
+        if self._tail.effects:
+            tail, self._tail = self._tail, UncommittedTail()
+        return queue, tail
 
     def _append(self, proposals: list[Proposal], time_us: int) -> Error | None:
         log, history, waiting = self.log, self.history, self._waiting

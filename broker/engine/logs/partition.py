@@ -244,7 +244,7 @@ class Partition:
 
     def applied(self) -> None:
         """More of the log is applied: where it begins later now, tell the log and the finals beside it."""
-        first = self.first
+        first = self.history.committed.first
         if first > self._told_first:
             self._told_first = first
             self.log.set_first(first)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from ....storage import columns
-from ....storage.batch import ALIGNMENT, Batch, Codec, Column, ColumnId, Kind, parse
+from ....storage.batch import ALIGNMENT, Batch, Codec, Column, ColumnId, Kind, parse, parse_few
 from ....storage.codecs import inflate
 from ....storage.encoding import HEADER_DECODER, LIST_DECODER
 from ....storage.errors import BatchTooLarge, InvalidBatch, MissingCodec, RecordTooLarge, way_to_install
@@ -63,6 +63,10 @@ def judge(payload: Payload, max_frame_bytes: int, max_record_bytes: int, now: No
     size = len(payload)
     if size > max_frame_bytes:
         raise BatchTooLarge(f"the batch has {size} bytes, the limit is {max_frame_bytes}: send it in smaller ones")
+    few = parse_few(payload) if size <= max_record_bytes else None
+    if few is not None:
+        _check_producer(few)
+        return few
     batch = parse(payload)
     if batch.batch_bytes != size:
         raise InvalidBatch(f"{size} bytes were sent for one batch of {batch.batch_bytes}: send one batch per request")
@@ -78,6 +82,13 @@ def _check_header(batch: Batch) -> None:
     """Check the header fields that a producer sets."""
     if batch.kind not in KINDS or batch.flags:
         raise InvalidBatch(f"a batch of kind {batch.kind} with flags {batch.flags} cannot be produced: only records")
+    _check_producer(batch)
+    if batch.buffer[RESERVED_POSITION:HEADER_BYTES] != _RESERVED:
+        raise InvalidBatch(f"bytes {RESERVED_POSITION} to {HEADER_BYTES - 1} of the header are reserved: leave them 0")
+
+
+def _check_producer(batch: Batch) -> None:
+    """Check who sends it, and where it stands in the producer's sequence."""
     if batch.first_sequence < 0:
         raise InvalidBatch(f"the first sequence {batch.first_sequence} is below 0")
     if not batch.producer_id and (batch.first_sequence or batch.producer_epoch):
@@ -85,8 +96,6 @@ def _check_header(batch: Batch) -> None:
             f"a batch without a producer id has first sequence {batch.first_sequence} and epoch "
             f"{batch.producer_epoch}: leave both 0"
         )
-    if batch.buffer[RESERVED_POSITION:HEADER_BYTES] != _RESERVED:
-        raise InvalidBatch(f"bytes {RESERVED_POSITION} to {HEADER_BYTES - 1} of the header are reserved: leave them 0")
 
 
 def _check_layout(batch: Batch) -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ..turns.roster import Roster
 
 
+_STAGED = int(Kind.STAGED)
+
+
 class Producing:
     """Handlers of Produce and OpenProducer."""
 
@@ -54,7 +57,7 @@ class Producing:
         batch = self._judged(payload, partition, now)
         reply = ProduceReply(self._port, peer, message.request)
         found = digests(batch)
-        if batch.kind == Kind.STAGED:
+        if batch.kind == _STAGED:
             stage(partition, batch, reply, self._config.max_stages, self._seals.of(partition))
         elif found is None:
             produce(partition, batch, reply)

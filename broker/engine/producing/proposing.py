@@ -33,7 +33,7 @@ def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | Non
     partition.check_writable()
     producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.first_sequence
     proposed = partition.proposed
-    if producer_id in proposed.stages:
+    if producer_id in proposed.stages.by_id:
         raise InvalidBatch(
             f"producer {producer_id:x} is a stage of {partition!r}: send records under an id of their own, "
             "or staged ones until the stage is published"

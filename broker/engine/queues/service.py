@@ -103,9 +103,13 @@ class Queues:
     def tick(self, now: Now) -> float:
         """Do what is due. Returns in how many seconds that is needed again."""
         now_us = self._time.read(now)
-        due_us = self.alarms.ring(now_us)
+        due_us = self.alarms.first
+        if due_us is not None and due_us <= now_us:
+            due_us = self.alarms.ring(now_us)
         self.leasing.go_on()
-        due_s = self._deadlines.ring(now.monotonic_s)
+        due_s = self._deadlines.first
+        if due_s is not None and due_s <= now.monotonic_s:
+            due_s = self._deadlines.ring(now.monotonic_s)
         wait = math.inf if due_s is None else due_s - now.monotonic_s
         return wait if due_us is None else min(wait, max(0.0, (due_us - now_us) / 1e6))
 
@@ -116,7 +120,7 @@ class Queues:
             return
         if self.tasks.waiting:
             self.tasks.advanced(partition)
-        if partition.committed.outbox.entries:
+        if history.committed.outbox.entries:
             self.mover.look(partition)
 
     def warmed(self, token: Hashable) -> bool:

@@ -43,7 +43,7 @@ def digests(batch: Batch) -> list[bytes] | None:
 
     Raises InvalidBatch for a key that is too long.
     """
-    column = batch.column(ColumnId.DEDUP)
+    column = None if batch.column_count == 1 else batch.column(ColumnId.DEDUP)
     if column is None:
         return None
     longest = int(batch.lengths(ColumnId.DEDUP).max())

@@ -102,7 +102,7 @@ class PartitionState:
     def _records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
         self.end_term = place.term
-        if producer_id in self.stages:
+        if producer_id in self.stages.by_id:
             self.stages.published(producer_id, place.first_sequence, place.count)
         elif producer_id:
             self.producers.record(producer_id, epoch, place, time_us)
@@ -181,7 +181,8 @@ class PartitionState:
         """The batch at `place` is applied completely."""
         self.seq, self.term, self.time_us = place.seq, place.term, place.time_us
         self.end = place.offset + place.count
-        self.queues.batch_applied(place.seq)
+        if self.queues.finals is not None:
+            self.queues.finals.batch_applied(place.seq)
         if self.keys.due_us <= self.time_us:
             self.keys.expire(self.time_us)
 

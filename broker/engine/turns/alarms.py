@@ -23,6 +23,8 @@ class Alarms(Generic[Time]):
     """Alarms by key, in the unit of their clock: microseconds of log time, or monotonic seconds."""
 
     def __init__(self) -> None:
+        self.first: Time | None = None
+        """No alarm rings before; None without any. For others to see that there is nothing to ring."""
         self._by_key: dict[Hashable, tuple[Time, Callable[[Time], None]]] = {}
         self._heap: list[tuple[Time, int, Hashable]] = []
         self._numbers = count()
@@ -32,6 +34,8 @@ class Alarms(Generic[Time]):
         known = self._by_key.get(key)
         if known is None or time < known[0]:
             self._by_key[key] = (time, ring)
+            if self.first is None or time < self.first:
+                self.first = time
             heappush(self._heap, (time, next(self._numbers), key))
             if len(self._heap) > 2 * len(self._by_key) + SLACK:
                 self._heap[:] = [(each[0], next(self._numbers), known) for known, each in self._by_key.items()]
@@ -51,8 +55,10 @@ class Alarms(Generic[Time]):
             time, _, key = heap[0]
             known = self._by_key.get(key)
             if known is not None and known[0] == time:
+                self.first = time
                 return time
             heappop(heap)
+        self.first = None
         return None
 
     def _take(self, now: Time) -> list[Callable[[Time], None]]:

@@ -60,11 +60,6 @@ class QueueTable:
                 self._leave_out(queue, effect)
             self._ended(queue, effect)
 
-    def batch_applied(self, seq: int) -> None:
-        """Every effect of batch `seq` is applied."""
-        if self.finals is not None:
-            self.finals.batch_applied(seq)
-
     def _ended(self, queue: Queue, effect: fx.QueueEffect) -> None:
         found = ended(effect)
         if found:

@@ -6,12 +6,15 @@ import struct
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from penstock.broker.engine.producing import judging
 from penstock.storage import codecs
 from penstock.storage.batch import HEADER_BYTES, Batch, Codec, ColumnId, Kind, assemble, encode, parse
 from penstock.storage.columns import encode_validity, join, pieces
 from penstock.storage.encoding import lay_out
-from penstock.storage.header import CHECKSUM_STRUCT, EVENT_TIMES
+from penstock.storage.errors import Error
+from penstock.storage.header import CHECKSUM_STRUCT, EVENT_TIMES, of_producer
 from penstock.storage.header_list import HeaderList
 from penstock.storage.record import records
 from penstock.transport import messages as m
@@ -235,3 +238,22 @@ def test_a_broker_without_the_codec_refuses_what_it_cannot_judge_and_says_where_
     assert answer.code == "missing_codec"
     assert "where the broker runs, pip install '.[codecs]' in a clone" in answer.message
     assert rig.produce(topic, [b"a"]).offset == 0
+
+
+@given(
+    st.lists(st.binary(max_size=90), min_size=1, max_size=3), st.integers(0, 2), st.integers(-1, 2), st.integers(0, 1),
+    st.integers(0, 200), st.integers(300, 500),
+)  # fmt: skip
+def test_few_records_are_judged_as_all_others(values, producer_id, first, epoch, max_record_bytes, max_frame_bytes):
+    """Whether a batch is recognised by its shape or not, it is accepted or refused with the same words."""
+    batch = bytes(of_producer(encode(values), producer_id, epoch, first))
+    judged = []
+    for recognises in (judging.parse_few, lambda payload: None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(judging, "parse_few", recognises)
+            try:
+                found = judging.judge(batch, max_frame_bytes, max_record_bytes, Rig().now)
+                judged.append((found.producer_id, found.first_sequence, found.record_count, found.checked))
+            except Error as error:
+                judged.append((type(error), error.message))
+    assert judged[0] == judged[1]

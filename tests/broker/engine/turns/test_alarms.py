@@ -60,3 +60,19 @@ def test_cancelled_alarms_are_cleared_away_now_and_then_and_the_others_ring_in_o
         assert len(alarms._heap) <= 2 * (len(alarms._by_key) + 1) + SLACK
     assert alarms.ring(0) == 1200
     assert (alarms.ring(5000), rung) == (None, ["800", "600", "400", "200", "0"])
+
+
+def test_it_is_known_without_a_call_that_nothing_is_due():
+    alarms, rung = Alarms[int](), list[int]()
+    assert alarms.first is None
+    alarms.set("a", 30, rung.append)
+    alarms.set("b", 20, rung.append)
+    alarms.set("c", 40, rung.append)
+    assert alarms.first == 20
+    alarms.cancel("b")
+    assert alarms.first == 20  # earlier than any that rings
+    assert (alarms.ring(20), alarms.first, rung) == (30, 30, [])
+    alarms.ring(35)
+    assert (alarms.first, rung) == (40, [35])
+    alarms.ring(40)
+    assert (alarms.first, rung) == (None, [35, 40])
