@@ -16,6 +16,7 @@ from typing import Any
 import penstock
 import pytest
 from penstock.broker import ServeConfig
+from penstock.gateway import users
 from support.processes import Serving
 
 NEEDS = "needs the extra gateway and the clients redis and httpx: pip install '.[dev]'"
@@ -117,6 +118,18 @@ def secure(broker: Serving, certificate: tuple[str, str]) -> Iterator[GatewayPro
         yield gateway
     finally:
         assert gateway.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def guarded(broker: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway with a user: ann, by the password "s3cret word"."""
+    path = str(tmp_path_factory.mktemp("users") / "users")
+    users.add(path, "ann", "s3cret word")
+    process = GatewayProcess(broker.url, options=("--users", path))
+    try:
+        yield process
+    finally:
+        assert process.stop() == 0
 
 
 Connect = Callable[..., Any]
