@@ -176,6 +176,9 @@ class SocketPort:
     def wake(self, session: int) -> None:
         self._wakes.wake(session)
 
+    def asleep(self) -> set[int]:
+        return self._wakes.asleep()
+
     def close_wake(self, session: int) -> None:
         self._wakes.close(session)
 

@@ -1,7 +1,8 @@
 """Waking mapped readers: one slot on the board per mapped session.
 
 Idea: a mapped reader that finds nothing new raises its slot, looks once more, and sleeps on it. After the end moved,
-the broker wakes the readers of raised slots and lowers them: a sleeping reader is woken once, a busy one costs a load.
+the broker wakes the readers of raised slots and lowers them: a sleeping reader is woken once, a busy one costs a load,
+and of a crowd of busy ones all slots together cost one look.
 
 Contract: a slot is given to one session at a time. A reader whose session is over may still sleep on the slot that
 another session has now: each wake is for all that do. Must not know: which partitions a session reads.
@@ -26,6 +27,7 @@ class Wakes:
         self._board = board
         self._free = deque(range(board.slot_count))
         self._open: dict[int, tuple[int, futex.Futex]] = {}
+        self._sessions: dict[int, int] = {}  # by slot
 
     def open(self, session: int) -> int:
         """The slot of a session, from now on its own. Raises LimitReached."""
@@ -38,15 +40,22 @@ class Wakes:
             )
         slot = self._free.popleft()  # the one that was free for longest: its last reader has gone by now
         self._open[session] = slot, self._board.slot(slot)
+        self._sessions[slot] = session
         return slot
 
     def wake(self, session: int) -> None:
         """Wake the session's reader, if it sleeps."""
         self._open[session][1].wake()
 
+    def asleep(self) -> set[int]:
+        """The sessions whose readers `wake` would find asleep: one look at the whole board."""
+        sessions = self._sessions
+        return {sessions[slot] for slot in self._board.raised() if slot in sessions} if sessions else set()
+
     def close(self, session: int) -> None:
         """Wake the reader a last time and take the slot back."""
         slot, word = self._open.pop(session)
+        del self._sessions[slot]
         word.wake_all()
         self._free.append(slot)
 

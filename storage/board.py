@@ -40,7 +40,7 @@ from .board_row import (
     total_bytes,
 )
 from .errors import BoardUnavailable, NewerFormat
-from .futex import WORD_BYTES, Futex
+from .futex import WORD_BYTES, Futex, fence
 from .layout import split, word
 
 __all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "is_alive", "split", "word"]
@@ -174,6 +174,12 @@ class Board:
         assert 0 <= index < self.slot_count, f"slot {index} of a board of {self.slot_count} slots"
         place = slots_place(self.rows) + index * SLOT_BYTES
         return Futex(memoryview(self._buffer)[place : place + WORD_BYTES])
+
+    def raised(self) -> list[int]:
+        """The slots that readers sleep on, or are about to without having seen what was published before this call."""
+        fence()
+        words = np.frombuffer(self._buffer, "<u4", self.slot_count * SLOT_BYTES // WORD_BYTES, slots_place(self.rows))
+        return np.flatnonzero(words[:: SLOT_BYTES // WORD_BYTES]).tolist()
 
     def retire(self) -> None:
         """Say for good that this board is over, then remove its name. Readers keep their mapping."""

@@ -72,7 +72,8 @@ def _fence_by_call() -> None:
     _wake(_CALL, ctypes.byref(_own), _WAKE, 1)
 
 
-_fence = _fence_by_lock if _machine == "x86_64" else _fence_by_call
+fence = _fence_by_lock if _machine == "x86_64" else _fence_by_call
+"""Stores before it are seen by other processors before loads behind it are done."""
 
 
 class Futex:
@@ -94,7 +95,7 @@ class Futex:
         `still` is called once wakers see that this thread is about to sleep. The caller looks what is true then.
         """
         self._word[0] = number = next(_numbers) & _WORD_MAX or 1
-        _fence()
+        fence()
         if not still():
             return
         whole, part = divmod(seconds, 1.0)
@@ -109,7 +110,7 @@ class Futex:
 
     def wake(self) -> None:
         """Wake all that sleep, or are about to and may not have seen what was published before this call."""
-        _fence()
+        fence()
         if self._word[0]:
             self._word[0] = 0
             _wake(_CALL, self._address, _WAKE, _ALL)

@@ -42,6 +42,9 @@ class OfficePort:
     def wake(self, session: int) -> None:
         self._port.wake(session)
 
+    def asleep(self) -> set[int]:
+        return self._port.asleep()
+
     def close_wake(self, session: int) -> None:
         self._port.close_wake(session)
 

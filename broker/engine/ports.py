@@ -96,6 +96,10 @@ class Port(Protocol):
         """The end offset of a partition of this mapped session moved: wake its reader if that sleeps."""
         ...
 
+    def asleep(self) -> set[int]:
+        """The mapped sessions whose readers `wake` would find asleep; others have seen what was published by now."""
+        ...
+
     def close_wake(self, session: int) -> None:
         """Release the slot. Called once per opened one."""
         ...

@@ -72,6 +72,9 @@ class LocalPort:
     def wake(self, session: int) -> None:
         """Do nothing: mapped readers of this process look by themselves."""
 
+    def asleep(self) -> set[int]:
+        return set()
+
     def close_wake(self, session: int) -> None:
         """Do nothing: no slots are opened."""
 

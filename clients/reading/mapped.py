@@ -223,8 +223,6 @@ class SlotWaiter:
         me = threading.get_ident()
         try:  # from here on: Ctrl-C may come with the return of any call
             with self._guard:
-                if self._woken or self._closed:
-                    return
                 self._sleepers.add(me)
             self._slot.sleep(seconds, lambda: not (self._woken or self._closed) and watch.still())
         finally:

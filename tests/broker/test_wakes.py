@@ -43,6 +43,28 @@ def test_without_a_free_slot_a_session_is_refused_until_one_is_given_back(board:
     wakes.wake(4)
 
 
+def test_one_look_finds_the_sessions_whose_readers_sleep(board: Board):
+    wakes = Wakes(board)
+    assert wakes.asleep() == set()
+    first, second = (board.slot(wakes.open(session)) for session in (7, 8))
+    assert wakes.asleep() == set()
+    second.sleep(0.0, lambda: False)
+    assert wakes.asleep() == {8}
+    first.sleep(0.0, lambda: False)
+    assert wakes.asleep() == {7, 8}
+    wakes.wake(8)
+    assert wakes.asleep() == {7}
+    wakes.close(7)
+    first.sleep(0.0, lambda: False)
+    assert wakes.asleep() == set(), "a reader whose session is over"
+    assert board.slot(wakes.open(9)).is_raised
+    assert wakes.asleep() == {9}
+
+
+def test_a_board_without_slots_has_no_sleepers():
+    assert Wakes(Board.private(1, slots=0)).asleep() == set()
+
+
 def test_a_slot_goes_to_the_next_session_as_late_as_can_be():
     wakes = Wakes(Board.private(1, slots=3))
     first = wakes.open(1)

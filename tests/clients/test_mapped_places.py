@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +13,8 @@ import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.errors import LimitReached
 from penstock.clients import connect
+from penstock.storage.board import Board
+from penstock.storage.errors import Error
 from support.processes import Serving
 
 VALUES = [b"%06d" % number for number in range(10)]
@@ -79,3 +83,28 @@ def test_the_place_of_a_reader_that_died_or_stopped_is_another_s_when_its_sessio
                     assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == VALUES
             reader.kill()
         assert "Traceback" not in serving.errors()
+
+
+def test_a_forked_child_leaves_the_slot_of_its_parent_alone(config: ServeConfig):
+    with Serving(config) as serving, connect(serving.url, timeout=PATIENCE_S) as client:
+        client.create_topic("t", commit="written")
+        consumer = client.consumer("t", delivery="mapped")
+        assert list(consumer.fetch(wait=0.01)) == []
+        board = Board.attach(client._connection.welcome.board, write=True)
+        assert board.slot(0).is_raised, "from its wait, which only time has ended"
+        child = os.fork()
+        if not child:
+            try:
+                with pytest.raises(Error, match="in the child"):
+                    consumer.fetch(wait=1.0)
+                consumer.close()
+                client.close()
+                del consumer, client
+                gc.collect()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert board.slot(0).is_raised
+        client.producer("t").send_many(VALUES)
+        assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == VALUES
+        consumer.close()

@@ -73,6 +73,19 @@ def test_its_own_process_ends_a_sleep_that_has_begun_and_one_about_to(board: Boa
         waiter.sleep(LONG_S, looked)
 
 
+def test_the_board_is_closed_when_the_last_sleeper_is_back(board: Board) -> None:
+    class Closing(Looked):
+        def still(self) -> bool:
+            waiter.close()
+            assert board.epoch % 2 == 0
+            return super().still()
+
+    waiter = SlotWaiter(board, board.slot(0))
+    with soon():
+        waiter.sleep(LONG_S, Closing())
+    assert_closed(board)
+
+
 def test_a_wake_counts_for_one_sleep(board: Board, watching: Watch) -> None:
     waiter = SlotWaiter(board, board.slot(0))
     waiter.wake()
@@ -95,6 +108,32 @@ def test_a_wake_between_coming_and_raising_the_slot_counts(board: Board, watchin
     waiter = SlotWaiter(board, Late(memoryview(bytearray(WORD_BYTES))))
     with soon():
         waiter.sleep(LONG_S, watching)
+
+
+def test_a_wake_ends_every_wait_of_its_process(board: Board, watching: Watch) -> None:
+    class Overtaken(Futex):
+        """Another thread comes, and is back, before the first one has raised the slot."""
+
+        def sleep(self, seconds: float, still: Callable[[], bool]) -> None:
+            if threading.current_thread() is threading.main_thread():
+                waiter.wake()
+                other = threading.Thread(target=waiter.sleep, args=(LONG_S, watching))
+                other.start()
+                other.join(LONG_S / 2)
+            super().sleep(seconds, still)
+
+    waiter = SlotWaiter(board, Overtaken(memoryview(bytearray(WORD_BYTES))))
+    with soon():
+        waiter.sleep(LONG_S, watching)
+
+
+def test_a_slot_given_back_is_not_touched_by_later_wakes(board: Board) -> None:
+    waiter = SlotWaiter(board, board.slot(0))
+    another_s = board.slot(0)
+    waiter.close()
+    another_s.sleep(0.0, lambda: False)
+    waiter.wake()
+    assert another_s.is_raised
 
 
 PLACES = ("clients/reading/mapped.py", "storage/futex.py")

@@ -257,6 +257,12 @@ def _count_up(name: str, limit: int) -> None:
         row.written = seq << 32 | seq
 
 
+def test_sleepers_are_looked_for_behind_a_fence(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was raised on another processor is seen by then, or that reader has seen what was published."""
+    monkeypatch.setattr("penstock.storage.board.fence", lambda: board.slot(1).sleep(0.0, lambda: False))
+    assert board.raised() == [1]
+
+
 def test_another_process_never_shows_half_a_word() -> None:
     """The halves of each stored word are equal; a torn store would show two different ones."""
     board = Board.create(1, name=fresh())

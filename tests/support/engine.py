@@ -79,6 +79,7 @@ class MemoryPort:
         self.sent: list[tuple[Hashable, Any, bytes]] = []
         self.delivered: list[tuple[int, m.Deliver, bytes]] = []
         self.wakes: list[int] = []
+        self.awake: set[int] = set()  # mapped readers
         self.open: set[int] = set()
         self.closed: set[int] = set()
         self.gone: set[Hashable] = set()
@@ -110,6 +111,9 @@ class MemoryPort:
 
     def wake(self, session: int) -> None:
         self.wakes.append(session)
+
+    def asleep(self) -> set[int]:
+        return self.open - self.awake
 
     def close_wake(self, session: int) -> None:
         self.open.remove(session)

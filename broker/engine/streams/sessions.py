@@ -269,7 +269,9 @@ class Sessions:
     def _tell(self, partition: Partition) -> Work:
         while self._telling[partition]:
             self._telling[partition] = False
-            for number, reader in enumerate(list(self.readers.of(partition).values()), 1):
+            asleep, readers = self._port.asleep(), self.readers.of(partition).values()
+            told = [reader for reader in readers if reader.delivery != MAPPED or reader.id in asleep]
+            for number, reader in enumerate(told, 1):
                 if reader.id in self.readers.of(partition):
                     reader.end_moved(self._port, partition.number)
                 if not number % CROWD:

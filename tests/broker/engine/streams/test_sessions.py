@@ -115,6 +115,33 @@ def test_a_crowd_is_delivered_to_in_portions_and_each_gets_every_record_once():
         assert offsets in ([1, 2], [2])
 
 
+def test_of_a_crowd_only_the_mapped_readers_that_sleep_are_woken_and_at_once():
+    rig = Rig()
+    topic = rig.topic()
+    sessions = crowd(rig, topic, 20 * CROWD, delivery="mapped")
+    (pushed,) = crowd(rig, topic, 1, delivery="push")
+    rig.port.awake = set(sessions[:-2])
+    rig.send(m.Produce(rig.next_request(), topic, 0), bytes(encode([b"v"])))
+    turn(rig)
+    assert rig.port.wakes == sessions[-2:]
+    rig.turn()
+    assert [session for session, _, _ in rig.port.delivered] == [pushed]
+
+
+def test_a_reader_of_a_crowd_that_fell_asleep_meanwhile_is_woken_for_what_came_then():
+    rig = Rig()
+    topic = rig.topic()
+    *others, late = crowd(rig, topic, 20 * CROWD, delivery="mapped")
+    rig.port.awake = {late}
+    rig.send(m.Produce(rig.next_request(), topic, 0), bytes(encode([b"v"])))
+    turn(rig)
+    assert CROWD <= len(rig.port.wakes) < len(others)
+    rig.port.awake = set(others)
+    rig.send(m.Produce(rig.next_request(), topic, 0), bytes(encode([b"v"])))
+    rig.turn(20)
+    assert rig.port.wakes == [*others, late]
+
+
 def test_a_crowd_is_told_in_portions_and_those_who_left_meanwhile_are_passed_by():
     rig = Rig()
     topic = rig.topic()
