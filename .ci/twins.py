@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TWINS = {
+    "clients/batches/client.py": "clients/aio/batch_client.py",
     "clients/client.py": "clients/aio/client.py",
     "clients/consumer.py": "clients/aio/consumer.py",
     "clients/producer.py": "clients/aio/producer.py",
@@ -42,8 +43,8 @@ BY_HAND = {
 """What an import is turned to when it is of something that has a twin written by hand."""
 
 CLASSES = (
-    *("Client", "Consumer", "Driver", "Future", "Producer", "QueueClient", "RangeClient", "Sending", "SettleFuture"),
-    *("StagedFuture", "Staging", "Task", "Transaction", "Worker"),
+    *("BatchClient", "Client", "Consumer", "Driver", "Future", "Producer", "QueueClient", "RangeClient", "Sending"),
+    *("SettleFuture", "StagedFuture", "Staging", "Task", "Transaction", "Worker"),
 )
 """Have twins with Async before their names."""
 

@@ -6,7 +6,18 @@ from ..transport.messages import Stage
 from .client import Client, connect
 from .consumer import Consumer
 from .consuming.columnar import Columns
-from .descriptions import Committed, End, Group, GroupPartition, Member, Partition, Topic, TopicEnds
+from .descriptions import (
+    Appended,
+    Committed,
+    End,
+    Group,
+    GroupPartition,
+    Member,
+    OpenedProducer,
+    Partition,
+    Topic,
+    TopicEnds,
+)
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut, WindowFull
 from .producer import Producer, Staging, Transaction
 from .producing.pending import Future, Posted
@@ -30,6 +41,7 @@ from .working.leases import SettleFuture
 __all__ = [
     "Posted", "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Stage", "Staging", "Transaction",
+    "Appended", "OpenedProducer",
     "Columns", "Committed", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",
     "Queue", "QueuePartition", "QueueWorker", "Schedule", "TaskInfo",

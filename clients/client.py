@@ -21,6 +21,7 @@ from ..storage.record import Record
 from ..transport.messages import Stage
 from .arguments.checking import check_name, checked, checks
 from .arguments.quantities import Duration, Size, Start, seconds, size_bytes
+from .batches.client import BatchClient
 from .connection.delivery import Delivery
 from .connection.driver import Driver
 from .connection.opened import Opened
@@ -71,13 +72,14 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
 
 @checks
 @unpicklable("its `url`, and connect to that where it is needed")
-class Client(QueueClient, RangeClient):
+class Client(QueueClient, RangeClient, BatchClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: Driver, delivery: Delivery = "auto") -> None:
         self._open = Opened()
         QueueClient.__init__(self, driver)
         RangeClient.__init__(self, driver, delivery)
+        BatchClient.__init__(self, driver)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
         self._transaction_verbs = TransactionVerbs(driver.connection)

@@ -74,6 +74,22 @@ class End(msgspec.Struct, frozen=True):
     term: int
 
 
+class OpenedProducer(msgspec.Struct, frozen=True):
+    """A producer on one partition: what the header of its next batch has. Batches of lower epochs are refused."""
+
+    producer_id: int
+    epoch: int
+    next_sequence: int
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """Where a batch stands: the offset of its first record, and the term and microseconds UTC it was appended at."""
+
+    offset: int
+    term: int
+    time_us: int
+
+
 class Committed(msgspec.Struct, frozen=True):
     """A group's cursor in one partition: the next offset it reads, and the note that its reader left."""
 

@@ -25,6 +25,7 @@ PAGES = list(walk_files(".md"))
 README = ROOT / "README.md"
 SAID = {
     "channel.md": "b'UA 1545' 1",
+    "batches.md": "0 True True",
     "arrow.md": "1 record was copied",
     "asyncio.md": "b'UA 1545'",
     "README.md": "UA 1545",

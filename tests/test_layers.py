@@ -168,7 +168,7 @@ ORDER = {
             "embedded",
             "opening",
         ),
-        *("queues", "producing", "consuming", "working", "ranges", "transactions", "verbs"),
+        *("queues", "producing", "consuming", "working", "ranges", "batches", "transactions", "verbs"),
         *("producer", "consumer", "task", "worker", "client", "by_hand", "aio", "tasks", "spooling", "testing", ""),
     ],
 }

@@ -27,6 +27,7 @@ from ..transactions.verbs import TransactionVerbs, checked_epoch, checked_name, 
 from ..unpicklable import unpicklable
 from ..verbs import Verbs
 from ..working.options import worker_options
+from .batch_client import AsyncBatchClient
 from .consumer import AsyncConsumer
 from .driver import AsyncDriver
 from .futures import AsyncFuture, AsyncStagedFuture
@@ -68,13 +69,14 @@ async def connect(
 
 @checks
 @unpicklable("its `url`, and connect to that where it is needed")
-class AsyncClient(AsyncQueueClient, AsyncRangeClient):
+class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: AsyncDriver, delivery: Delivery = "auto") -> None:
         self._open = Opened()
         AsyncQueueClient.__init__(self, driver)
         AsyncRangeClient.__init__(self, driver, delivery)
+        AsyncBatchClient.__init__(self, driver)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
         self._transaction_verbs = TransactionVerbs(driver.connection)

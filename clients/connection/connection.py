@@ -17,7 +17,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ...storage.errors import Closed, Error
+from ...storage import units
+from ...storage.errors import BatchTooLarge, Closed, Error
 from ...transport.codec import VERSION, check_request
 from ...transport.errors import ProtocolError
 from ...transport.failures import error_of
@@ -103,7 +104,12 @@ class Question:
     """A request for one answer, resent after a lost connection. Calls `then` with the answer."""
 
     def __init__(
-        self, connection: Connection, make: Callable[[int], Message], then: Callable[[Answer], None] | None = None
+        self,
+        connection: Connection,
+        make: Callable[[int], Message],
+        then: Callable[[Answer], None] | None = None,
+        *,
+        payload: Buffer = b"",
     ) -> None:
         self.answer: Answer | None = None
         self.times_sent = 0
@@ -111,11 +117,12 @@ class Question:
         self._connection = connection
         self._make = make
         self._then = then
+        self._payload = payload
 
     def send(self) -> bool:
         """Send the request under a new id. Returns False if the channel cannot take it now."""
         request = self._connection.next_request()
-        if not self._connection.send(self._make(request), asker=self):
+        if not self._connection.send(self._make(request), self._payload, asker=self):
             return False
         self.times_sent += 1
         self.request = request
@@ -403,6 +410,19 @@ class Connection:
                 log.warning("waiting for the broker at %s, for up to %g s: %s", self.url, self.timeout, self.state)
             yield Pause(min(deadline, aloud_at))
         return self.welcome
+
+    def too_large(self, batch: Buffer, count: int) -> BatchTooLarge | None:
+        """The refusal of a batch of `count` records that is over the broker's frame limit, which is not to be sent.
+
+        The broker would cut the client off, each time it was sent again.
+        """
+        welcome = self.welcome
+        if welcome is None or len(batch) <= welcome.max_frame_bytes:
+            return None
+        return BatchTooLarge(
+            f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
+            f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
+        )
 
     def find_topic(self, name: str, deadline: float) -> Steps[Topic]:
         """Fetch a topic's present description. Raises UnknownTopic."""

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from ...storage import units
 from ...storage.batch import Codec, encode
-from ...storage.errors import BatchTooLarge, Error, InvalidBatch
+from ...storage.errors import Error, InvalidBatch
 from ...storage.header import of_producer
 from ...transport.failures import error_from
 from ...transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened, Topic
@@ -181,7 +180,7 @@ class PartitionSender:
         """`add` for records of which others may go without one that keeps them from being a batch."""
         count = len(records.values)
         if not isinstance(batch, Error):
-            batch = self._too_large(batch, count) or batch
+            batch = self._connection.too_large(batch, count) or batch
         if not isinstance(batch, Error):
             self.add(batch, count, records)
         elif self.halves(records):
@@ -194,19 +193,9 @@ class PartitionSender:
         """Whether records that are refused together go again in two batches."""
         return len(records.values) > 1
 
-    def _too_large(self, batch: Buffer, count: int) -> Error | None:
-        """Refuse a batch over the frame limit: the broker would cut the client off, each time it was sent again."""
-        welcome = self._connection.welcome
-        if welcome is None or len(batch) <= welcome.max_frame_bytes:
-            return None
-        return BatchTooLarge(
-            f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
-            f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
-        )
-
     def add(self, batch: Buffer, count: int, pending: Pending) -> None:
         """Put a batch on its way that was encoded for this sender's session. One over the frame limit is refused."""
-        refused = self._too_large(batch, count)
+        refused = self._connection.too_large(batch, count)
         if refused is not None:
             pending.settle(-1, 0, refused)
             return

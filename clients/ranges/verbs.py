@@ -75,7 +75,7 @@ class RangeVerbs:
     def positions(self, name: str, at: Start, id_: str | None) -> Steps[dict[int, tuple[int, int]]]:
         """The first offset at a time, or an end, and the term of the record before it, by partition."""
         time_us, deadline = start_time(at, "at"), self.connection.deadline()
-        topic = yield from self._id(name, id_, deadline)
+        topic = yield from id_of(self.connection, name, id_, deadline)
         found = yield from self.connection.ask(
             lambda request: FindOffsets(request, topic, time_us),
             Offsets,
@@ -90,7 +90,7 @@ class RangeVerbs:
         """The ends of pieces of spans, and their bytes."""
         size, deadline = size_bytes(piece_bytes, "piece_bytes"), self.connection.deadline()
         wanted = _spans(spans)
-        topic = yield from self._id(name, id_, deadline)
+        topic = yield from id_of(self.connection, name, id_, deadline)
         answer = yield from self.connection.ask(
             lambda request: Measure(request, topic, wanted, size),
             Measured,
@@ -104,7 +104,7 @@ class RangeVerbs:
     ) -> Steps[dict[int, tuple[int, int]]]:
         """Give a group its first cursors."""
         deadline, given = self.connection.deadline(), list(positions.items())
-        topic = yield from self._id(name, id_, deadline)
+        topic = yield from id_of(self.connection, name, id_, deadline)
         answer = yield from self.connection.ask(
             lambda request: BeginGroup(request, topic, group, given),
             Begun,
@@ -116,7 +116,7 @@ class RangeVerbs:
     def committed(self, name: str, group: str) -> Steps[list[tuple[int, int, str]]]:
         """Cursors with their notes."""
         deadline, found, first = self.connection.deadline(), list[tuple[int, int, str]](), 0
-        topic, what = (yield from self._id(name, None, deadline)), f"reading the cursors of group {group}"
+        topic, what = (yield from id_of(self.connection, name, None, deadline)), f"reading the cursors of group {group}"
         while first >= 0:
             answer = yield from self.connection.ask(
                 lambda request, first=first: AskCursors(request, topic, group, first),
@@ -134,7 +134,7 @@ class RangeVerbs:
         """Move cursors of a group without members."""
         deadline = self.connection.deadline()
         given = [Position(partition, offset, 0, note) for partition, offset in positions.items()]
-        topic = yield from self._id(name, id_, deadline)
+        topic = yield from id_of(self.connection, name, id_, deadline)
         yield from self.connection.ask(
             lambda request: Commit(request, 0, topic, group, given),
             Done,
@@ -142,11 +142,12 @@ class RangeVerbs:
             what=f"committing for group {group} of topic {name}",
         )
 
-    def _id(self, name: str, id_: str | None, deadline: float) -> Steps[bytes]:
-        """The given id, or else the topic's present one."""
-        if id_ is not None:
-            return topic_id(id_)
-        return (yield from self.connection.find_topic(name, deadline)).topic
+
+def id_of(connection: Connection, name: str, id_: str | None, deadline: float) -> Steps[bytes]:
+    """The given id, or else the topic's present one. Raises InvalidArgument, UnknownTopic."""
+    if id_ is not None:
+        return topic_id(id_)
+    return (yield from connection.find_topic(name, deadline)).topic
 
 
 def topic_id(text: str) -> bytes:

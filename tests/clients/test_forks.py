@@ -18,6 +18,7 @@ import penstock
 from penstock.clients import connect
 from penstock.clients.aio import client as aio
 from penstock.storage import Log
+from penstock.storage.batch import encode
 from penstock.storage.errors import Error
 from penstock.storage.files import Files
 from penstock.storage.following import Follower
@@ -33,8 +34,10 @@ OURS = {"expect", "ignore", "raise_error", "refuse", "told"}
 """Verbs of futures and logs that are the library's own."""
 
 TASK = "topic-0-0"
+READY_BATCH = bytes(encode([b"v"], producer_id=1))
 GIVEN: dict[str, Any] = {
-    "at": "latest", "callback": print, "end": 1, "epoch": 1, "group": "g", "id": TASK, "ids": [TASK], "name": "n",
+    "at": "latest", "batch": READY_BATCH, "callback": print,
+    "end": 1, "epoch": 1, "group": "g", "id": TASK, "ids": [TASK], "name": "n",
     "offset": 0, "on_done": print, "partition": 0, "piece_bytes": 4096, "positions": {0: 0},
     "spans": [(0, 0, 1)], "spec": "@hourly", "stages": [], "start": 0,
     "to": "latest", "topics": ["t"], "value": b"v", "values": [b"v"], "verb": "ack",

@@ -20,6 +20,7 @@ import penstock.aio
 import pytest
 from penstock.clients import Stage
 from penstock.clients.testing import MemoryBroker
+from penstock.storage.batch import encode
 from support.awaited import connect_awaited
 
 NAIVE = datetime(2026, 1, 1)
@@ -77,7 +78,8 @@ GOOD: dict[str, Any] = {
     "topic": "t", "name": "n", "group": "g", "id": "t-0-0", "positions": {0: 0}, "epoch": 1,
     "stages": [Stage(bytes(16), 0, 1, 1)], "topics": ["t"], "spans": [(0, 0, 1)], "piece_bytes": 100, "at": "latest",
     "partition": 0, "start": 0, "end": 1, "offset": 0, "to": "latest", "spec": "@daily", "value": b"v",
-    "values": [b"v"], "delay": 1, "ids": ["t-0-0"], "verb": "ack", "on_done": print, "worker": "w",
+    "batch": bytes(encode([b"v"], producer_id=1)), "values": [b"v"],
+    "delay": 1, "ids": ["t-0-0"], "verb": "ack", "on_done": print, "worker": "w",
 }  # fmt: skip
 """Of parameters that have no default."""
 
