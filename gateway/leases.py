@@ -51,7 +51,7 @@ LEASE_RECORDS_MAX = 100_000
 """As the broker has it."""
 
 SETTLED_MAX = 1 << 14
-"""Records that one request settles; more go in several."""
+"""Ranges that one request settles; more go in several."""
 
 
 class LeaseTerms(NamedTuple):
@@ -201,19 +201,21 @@ async def pass_over(link: BrokerLink, taken: Taken, bad: Iterable[tuple[int, Err
         await ask(link.driver, lambda request: SettleTasks(request, topic, group, settles), Settled, "settling records")
 
 
-async def settle(link: BrokerLink, place: TopicPlace, group: str, offsets: Sequence[int], verb: Verb) -> int:
-    """Settle records of a place under whichever leases they are. Returns how many were leased."""
+async def settle(
+    link: BrokerLink, place: TopicPlace, group: str, ranges: Sequence[tuple[int, int]], verb: Verb
+) -> int:  # fmt: skip
+    """Settle records of a place, as ranges, under whichever leases they are. Returns how many were leased."""
     count = 0
-    for at in range(0, len(offsets), SETTLED_MAX):
-        part = [(place.partition, offset) for offset in offsets[at : at + SETTLED_MAX]]
+    for at in range(0, len(ranges), SETTLED_MAX):
+        part = [(place.partition, *each) for each in ranges[at : at + SETTLED_MAX]]
         make = partial(_settling, place.topic.topic, group, verb, part)
         answer, _ = await ask(link.driver, make, Counted, f"settling records of topic {place.topic.name}")
         count += answer.count
     return count
 
 
-def _settling(topic: bytes, group: str, verb: Verb, part: list[tuple[int, int]], request: int) -> SettleRecords:
-    return SettleRecords(request, topic, group, verb, part)
+def _settling(topic: bytes, group: str, verb: Verb, part: list[tuple[int, int, int]], request: int) -> SettleRecords:
+    return SettleRecords(request, topic, group, verb, [], ranges=part)
 
 
 # -- what workers have -------------------------------------------------------------------------------------

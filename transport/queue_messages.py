@@ -325,7 +325,8 @@ class SettleRecords(Message, tag=93, frozen=True):
     offsets: Listed[tuple[Count, Count]]  # (partition, offset)
     delay_ms: Int64 = BY_GROUP
     reason: str = ""
-    results: Listed[tuple[Count, Count, bytes]] = []  # ack: (partition, offset, result), of records of `offsets`
+    results: Listed[tuple[Count, Count, bytes]] = []  # ack: (partition, offset, result), of records that are named
+    ranges: Listed[tuple[Count, Count, Count]] = []  # (partition, first offset, how many): more records
 
 
 class ListPending(Message, tag=120, frozen=True):

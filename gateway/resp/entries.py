@@ -10,6 +10,7 @@ Pure.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
@@ -144,22 +145,32 @@ def encoded_entries(
 
 
 def encoded(
-    values: Sequence[Value], keys: Keys | None, headers: Headers | None, offsets: Iterable[int], times: Sequence[int]
+    values: Sequence[Value], keys: Keys | None, headers: Headers | None, offsets: Sequence[int], times: Sequence[int]
 ) -> list[bytes]:
     """Records as entries; `times` are those of appending, in microseconds."""
-    if times and times[0] == times[-1]:
-        time_ms = times[0] // 1000
-        ids = [b"%d-%d" % (time_ms, offset) for offset in offsets]
-    else:
-        ids = [b"%d-%d" % (time_us // 1000, offset) for time_us, offset in zip(times, offsets, strict=True)]
-    if keys is None and headers is None:
+    if not times:
+        return []
+    if keys is None and headers is None and times[0] == times[-1]:
         with suppress(TypeError):  # of a null, which has no length
-            return [
-                b"*2\r\n$%d\r\n%b\r\n*2\r\n$5\r\nvalue\r\n$%d\r\n%b\r\n" % (len(id_), id_, len(value), value)
-                for id_, value in zip(ids, values, strict=True)
-            ]
+            return _plain(values, offsets, times[0] // 1000)
+    ids = [b"%d-%d" % (time_us // 1000, offset) for time_us, offset in zip(times, offsets, strict=True)]
     each_key, each_headers = keys or repeat(None), headers or repeat(NO_HEADERS)
     return list(map(_entry, ids, values, each_key, each_headers))
+
+
+def _plain(values: Sequence[bytes], offsets: Sequence[int], time_ms: int) -> list[bytes]:
+    """Entries of one time that have a value alone: of the same form while their offsets have as many digits."""
+    found: list[bytes] = []
+    begin = 0
+    while begin < len(offsets):
+        digits = len(str(offsets[begin]))
+        end = bisect_left(offsets, 10**digits, begin)
+        some = values[begin:end]
+        id_bytes = len(str(time_ms)) + 1 + digits
+        form = b"*2\r\n$%d\r\n%d-%%d\r\n*2\r\n$5\r\nvalue\r\n$%%d\r\n%%b\r\n" % (id_bytes, time_ms)
+        found += map(form.__mod__, zip(offsets[begin:end], map(len, some), some, strict=True))
+        begin = end
+    return found
 
 
 def _entry(id_: bytes, value: bytes | None, key: bytes | None, headers: Mapping[str, bytes]) -> bytes:

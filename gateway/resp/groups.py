@@ -26,8 +26,9 @@ from ..link import BrokerLink, TopicPlace
 from ..reading import append_time_ms, offset_at
 from .command import Command, RespSession
 from .entries import FIRST, EntryId, encoded, entry_id, following, id_text
+from .id_runs import id_runs
 from .names import group_of_name, worker_of_name
-from .places import at, find, offsets_of
+from .places import at, find, ranges_of
 from .read_options import ReadOptions, read_options
 from .refusals import SYNTAX, CommandRefused, whole
 from .replies import NULL_ARRAY, Encoded, Status, array, bulk, encode
@@ -290,11 +291,11 @@ def _some(column: Iterable[T]) -> Iterable[T] | None:
 async def xack(session: RespSession, arguments: list[bytes]) -> Any:
     """XACK."""
     key, name, *texts = arguments
-    ids, group, link = [entry_id(text, 0) for text in texts], group_of_name(name), session.door.link
+    ids, group, link = id_runs(texts), group_of_name(name), session.door.link
 
     async def acknowledge(places: list[TopicPlace]) -> int:
         (place,) = places
-        return await settle(link, place, group, await offsets_of(link, place, ids), Verb.ACK)
+        return await settle(link, place, group, await ranges_of(link, place, ids), Verb.ACK)
 
     with suppress(UnknownGroup, UnknownTopic):
         return await at(session, [key], "write", acknowledge) or 0

@@ -15,6 +15,7 @@ from ..reading import append_time_ms, offset_at
 from .command import Command, RespSession
 from .entries import FIRST, LAST, EntryId, entry_id, id_text, lower_bound, upper_bound
 from .groups import entries_of, no_group
+from .id_runs import id_runs
 from .names import group_of_name, worker_of_name
 from .places import find, offsets_of
 from .refusals import SYNTAX, CommandRefused, whole
@@ -83,10 +84,8 @@ async def id_of(link: BrokerLink, place: TopicPlace, offset: int) -> bytes:
 async def xclaim(session: RespSession, arguments: list[bytes]) -> Any:
     """XCLAIM."""
     key, name, consumer, idle, *words = arguments
-    ids: list[EntryId] = []
-    while words and words[0][:1].isdigit():
-        ids.append(entry_id(words.pop(0), 0))
-    terms, just_ids = _claim_options(words)
+    named = next((at for at, word in enumerate(words) if not word[:1].isdigit()), len(words))
+    ids, (terms, just_ids) = id_runs(words[:named]), _claim_options(words[named:])
 
     async def run(link: BrokerLink, place: TopicPlace, wanted: Claim) -> Any:
         offsets = await offsets_of(link, place, ids)

@@ -8,7 +8,8 @@ keys that stand for no one partition.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import chain
 from typing import TypeVar
 
 from ...broker.errors import UnknownTopic
@@ -17,7 +18,7 @@ from ..authorization import Operation
 from ..link import BrokerLink, TopicPlace
 from ..reading import append_time_ms
 from .command import RespSession, may
-from .entries import EntryId
+from .id_runs import IdRun
 from .names import numbered, topic_of_key
 from .refusals import CommandRefused
 
@@ -89,15 +90,30 @@ async def existing(session: RespSession, key: bytes, operation: Operation) -> To
     return found
 
 
-async def offsets_of(link: BrokerLink, place: TopicPlace, ids: list[EntryId]) -> list[int]:
-    """The offsets of ids, without those of other times. A record that is not there any more is taken at its word."""
-    known, where, found = link.append_times, (place.topic.topic, place.partition), dict[int, None]()
-    first = end = said = -1  # of the records that were appended with the one before
-    for time_ms, offset in ids:
-        if not first <= offset < end:
-            first, end, said = known.span(where, offset)
-            if said < 0 and offset <= INT64_MAX:
-                said = await append_time_ms(link, place, offset)
-        if said in (time_ms, -1):
-            found[offset] = None
-    return [offset for offset in found if offset <= INT64_MAX]
+async def ranges_of(link: BrokerLink, place: TopicPlace, runs: Iterable[IdRun]) -> list[tuple[int, int]]:
+    """The records of ids as ranges (first offset, how many), without those of other times, in the order of ids.
+
+    A record that is not there any more is taken at its word.
+    """
+    found: list[tuple[int, int]] = []
+    for time_ms, first, many in runs:
+        at, end = first, min(first + many, INT64_MAX + 1)
+        while at < end:
+            beyond, said = await _appended(link, place, at)
+            beyond = min(beyond, end)
+            if said in (time_ms, -1):
+                found.append((at, beyond - at))
+            at = beyond
+    return found
+
+
+async def _appended(link: BrokerLink, place: TopicPlace, offset: int) -> tuple[int, int]:
+    """When a record was appended, -1 if it cannot be read, and the offset behind those that are known to be so."""
+    _, beyond, said = link.append_times.span((place.topic.topic, place.partition), offset)
+    return (beyond, said) if said >= 0 else (offset + 1, await append_time_ms(link, place, offset))
+
+
+async def offsets_of(link: BrokerLink, place: TopicPlace, runs: Iterable[IdRun]) -> list[int]:
+    """The offsets that `ranges_of` finds, each once."""
+    ranges = await ranges_of(link, place, runs)
+    return list(dict.fromkeys(chain.from_iterable(range(first, first + count) for first, count in ranges)))

@@ -25,6 +25,7 @@ from .entries import (
     record_of,
     upper_bound,
 )
+from .id_runs import id_runs
 from .places import find, offsets_of
 from .read_options import read_options
 from .refusals import SYNTAX, CommandRefused, whole
@@ -158,7 +159,7 @@ def _count(words: list[bytes]) -> int | None:
 
 async def xdel(session: RespSession, arguments: list[bytes]) -> Any:
     """XDEL."""
-    ids, link = [entry_id(text, 0) for text in arguments[1:]], session.door.link
+    ids, link = id_runs(arguments[1:]), session.door.link
     place = await find(session, arguments[0], "manage")
     if place is None:
         return 0

@@ -247,9 +247,11 @@ class Requests:
         verb = dice.choice([0, 0, 1, 1, 2, 3, 3, 5 if dice.random() < 0.1 else 0])
         delay_ms, reason = (dice.choice([-1, 0, 700]) if verb == NACK else -1), dice.choice(["", "no", "bad luck"])
         results = [(*place, b"{}") for place in places if verb == 0 and dice.random() < 0.3]
+        ranges = [(*place, dice.choice([1, 3, 12])) for place in places if dice.random() < 0.2]
         request = self.rig.next_request()
         known = any(name in shelf.groups for shelf in self.shelves)
-        self.send(m.SettleRecords(request, self.topic, name, verb, places, delay_ms, reason, results))
+        self.send(m.SettleRecords(request, self.topic, name, verb, places, delay_ms, reason, results, ranges))
+        places += [(number, first + more) for number, first, count in ranges for more in range(count)]
         for _ in range(len(places) + 2):  # it is done in portions
             self.rig.node.tick(self.rig.now)
         if verb > 3 or not known:

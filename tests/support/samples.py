@@ -49,7 +49,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.AskTask(26, TOPIC, "jobs", 0, 100, 500), b""),
     (m.CancelTask(27, TOPIC, "jobs", 0, 100), b""),
     (m.ListDead(28, TOPIC, "jobs", 0, 0, 100, "timeout"), b""),
-    (m.SettleRecords(93, TOPIC, "jobs", 0, [(0, 100)], -1, "", [(0, 100, b"{}")]), b""),
+    (m.SettleRecords(93, TOPIC, "jobs", 0, [(0, 100)], -1, "", [(0, 100, b"{}")], [(0, 101, 9)]), b""),
     (m.ListPending(120, TOPIC, "jobs", 0, 100, 10, 1000, "w1", 60_000), b""),
     (m.ListWorkers(122, TOPIC, "jobs"), b""),
     (m.SetWorker(125, TOPIC, "jobs", "w1", False, 0), b""),

@@ -8,6 +8,7 @@ from penstock.gateway.resp.entries import (
     FIRST,
     LAST,
     EntryId,
+    encoded,
     encoded_entries,
     entry_id,
     following,
@@ -106,3 +107,23 @@ def test_a_part_of_a_batch_is_encoded():
     stored = batch.parse(batch.encode([b"a", b"b", b"c", b"d"], producer_id=1))
     ids = [entry.split(b"\r\n")[2] for entry in encoded_entries(stored, 1, 3)]
     assert ids == [b"0-1", b"0-2"]
+
+
+def test_ids_of_any_length_stand_with_their_length():
+    times, offsets, values = [2_000_000] * 1002, range(0, 1002), [b"x" * (at % 13) for at in range(1002)]
+    reader = hiredis.Reader()
+    found = encoded(values, None, None, offsets, times)
+    reader.feed(b"".join(found))
+    assert [reader.gets() for _ in found] == [
+        [b"2000-%d" % offset, [b"value", value]] for offset, value in zip(offsets, values, strict=True)
+    ]
+
+
+def test_records_of_several_times_have_each_its_own():
+    reader = hiredis.Reader()
+    reader.feed(b"".join(encoded([b"a", b"b"], None, None, range(9, 11), [1_000_999, 2_000_000])))
+    assert [reader.gets()[0] for _ in range(2)] == [b"1000-9", b"2000-10"]
+
+
+def test_no_records_are_no_entries():
+    assert encoded([], None, None, range(0), []) == []

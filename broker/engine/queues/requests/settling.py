@@ -8,7 +8,8 @@ Contract: a refused Settle does not affect the others in its request. The answer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -32,12 +33,13 @@ from .. import verbs
 from ..topic_queues import check_length, check_serves, find, having, queue_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from ...logs.clock import LogTime
     from ...logs.partition import Partition
     from ...logs.topics import Topic, Topics
     from ...ports import Handlers, Now, Payload, Peer, Port, Randomness, Work
+    from ...tables.queues.leases import Range
     from ..lines import Lines
     from ..wakeups import Watching
 
@@ -52,13 +54,15 @@ EXTENDED = 8
 
 
 HELD = 64
-"""Records that are looked for in one step, where the lease of the one before has them. Looking for another lease takes
-as long as `LOOK` of them."""
+"""Runs of leased records that are found in one step. Looking for them takes as long as `LOOK` of them."""
 
 LOOK = 8
 
 TOGETHER = 256
 """Records of one lease that are settled by their offsets in one step."""
+
+CHEAP = 8
+"""Records without a gap that cost as much as one where they are acked without results."""
 
 RECALLED = 16
 """Waiting requests that are answered in one step."""
@@ -118,12 +122,12 @@ class SettleRequests:
             self._port.reply(peer, failure(message.request, error))
 
         gather = Gather(lambda: self._port.reply(peer, Counted(message.request, count)), refuse)
-        for partition, records in named.items():
-            for token, held in (yield from _by_lease(partition, group, records)).items():
-                for at in range(0, len(held), TOGETHER):
-                    some = held[at : at + TOGETHER]
-                    results = [(offset, result) for offset in some if (result := records[offset]) is not None]
-                    settle = structs.replace(outcome, token=token, ranges=_ranges(some), results=results)
+        for partition, (ranges, results) in named.items():
+            cheap = message.verb == Verb.ACK and not results
+            for token, held in (yield from _by_lease(partition, group, ranges)).items():
+                for some in _portions(held, CHEAP if cheap else 1):
+                    said = {} if cheap else {at: results[at] for at in _each(some) if at in results}
+                    settle = structs.replace(outcome, token=token, ranges=some, results=list(said.items()))
                     count += verbs.settle_held(partition, group, settle, now_us, self.chance)
                     yield
             partition.barrier(gather.one())
@@ -194,53 +198,83 @@ class SettleRequests:
         return int.from_bytes(self._randomness(4), "little") / 2**32
 
 
+class _Named(NamedTuple):
+    """Records of one partition that a request names, and the results of some."""
+
+    ranges: list[Range]
+    results: dict[int, bytes]
+
+
 def _records_by_partition(
     topic: Topic, message: SettleRecords
-) -> Generator[int | None, None, dict[Partition, dict[int, bytes | None]]]:
-    """The result of each record of a request, by partition and offset. Raises UnknownPartition, Unavailable."""
-    named: dict[Partition, dict[int, bytes | None]] = {}
-    for looks, (number, offset) in enumerate(message.offsets, 1):
-        named.setdefault(topic.partition(number), {})[offset] = None
+) -> Generator[int | None, None, dict[Partition, _Named]]:  # fmt: skip
+    """What a request names, by partition. Raises UnknownPartition, Unavailable."""
+    named: dict[Partition, _Named] = {}
+    places = chain(((number, offset, 1) for number, offset in message.offsets), message.ranges)
+    for looks, (number, first, count) in enumerate(places, 1):
+        _add(named.setdefault(topic.partition(number), _Named([], {})).ranges, first, count)
         if looks % SORTED == 0:
             yield
     for looks, (number, offset, result) in enumerate(message.results, 1):
-        records = named.get(topic.partition(number), {})
-        if offset in records:
-            records[offset] = result
+        partition = topic.partition(number)
+        if partition in named:
+            named[partition].results[offset] = result
         if looks % SORTED == 0:
             yield
     return named
 
 
 def _by_lease(
-    partition: Partition, group: str, offsets: Iterable[int]
-) -> Generator[int | None, None, dict[int, list[int]]]:
+    partition: Partition, group: str, ranges: Iterable[Range]
+) -> Generator[int | None, None, dict[int, list[Range]]]:
     """Those of some records that are leased, by the token of their lease."""
-    held: dict[int, list[int]] = {}
+    held: dict[int, list[Range]] = {}
     lease, weight = None, 0
-    for offset in offsets:
-        if weight >= HELD:
-            yield
-            lease, weight = None, 0  # it may have ended meanwhile
-        weight += 1
-        if lease is None or not lease.attempt(offset):
+    for first, count in ranges:
+        at, end = first, first + count
+        while 0 <= at < end:
+            if weight >= HELD:
+                yield
+                lease, weight = None, 0  # it may have ended meanwhile
+            if count == 1 and lease is not None and lease.attempt(at):
+                _add(held[lease.token], at, 1)
+                at, weight = end, weight + 1
+                continue
             queue = find(partition, group)
-            lease = None if queue is None else queue.lease_of(offset)
-            weight += LOOK
-        if lease is not None:
-            held.setdefault(lease.token, []).append(offset)
+            runs, at = ([], -1) if queue is None else queue.leases.from_offset(at, end)
+            weight += LOOK + len(runs)
+            for offset, many, _, lease in runs:
+                _add(held.setdefault(lease.token, []), offset, many)
     return held
 
 
-def _ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
-    """Offsets as ranges: the first one, and how many."""
-    found: list[tuple[int, int]] = []
-    for offset in sorted(offsets):
-        if found and sum(found[-1]) == offset:
-            found[-1] = found[-1][0], found[-1][1] + 1
-        else:
-            found.append((offset, 1))
-    return found
+def _add(ranges: list[Range], first: int, count: int) -> None:
+    """One more range, as part of the last one where it goes on with that."""
+    if ranges and sum(ranges[-1]) == first:
+        ranges[-1] = ranges[-1][0], ranges[-1][1] + count
+    else:
+        ranges.append((first, count))
+
+
+def _each(ranges: Iterable[Range]) -> Iterator[int]:
+    """The offsets of ranges."""
+    return chain.from_iterable(range(first, first + count) for first, count in ranges)
+
+
+def _portions(ranges: Iterable[Range], cheap: int) -> Iterator[list[Range]]:
+    """Ranges, as many at a time as one step settles; `cheap` records without a gap cost as much as one."""
+    portion: list[Range] = []
+    room = TOGETHER
+    for first, count in ranges:
+        while count:
+            taken = min(count, room * cheap)
+            portion.append((first, taken))
+            first, count, room = first + taken, count - taken, room - -(-taken // cheap)
+            if not room:
+                yield portion
+                portion, room = [], TOGETHER
+    if portion:
+        yield portion
 
 
 def _by_partition(

@@ -25,6 +25,9 @@ SLACK = 64
 BLOCK = 256
 """Records of a block."""
 
+OPEN_END = 1 << 63
+"""An offset beyond all others."""
+
 
 class PendingRun(NamedTuple):
     """Records without a gap that one lease holds under one attempt."""
@@ -93,16 +96,18 @@ class LeaseTable(dict[int, Lease]):
         near = (self[token] for token in self._blocks.get(offset // BLOCK, ()))
         return next((lease for lease in near if lease.attempt(offset)), None)
 
-    def from_offset(self, offset: int) -> tuple[list[PendingRun], int]:
+    def from_offset(self, offset: int, end: int = OPEN_END) -> tuple[list[PendingRun], int]:
         """The leased records of the first block from `offset` on, in order, and the offset of the next; -1 at the end.
 
-        The list is empty if all records of the block are settled.
+        The list is empty if all records of the block are settled. Records from `end` on are left out.
         """
         order = self._order
         at = bisect_left(order, offset // BLOCK)
         while at < len(order) and order[at] not in self._blocks:
             at += 1
-        return self._of_block(order[at], offset) if at < len(order) else ([], -1)
+        if at == len(order) or order[at] * BLOCK >= end:
+            return [], -1
+        return self._of_block(order[at], offset, end)
 
     def first(self) -> int:
         """The lowest offset that is leased; -1 without one."""
@@ -118,11 +123,11 @@ class LeaseTable(dict[int, Lease]):
                 return runs[-1].offset + runs[-1].many - 1
         return -1
 
-    def _of_block(self, block: int, offset: int) -> tuple[list[PendingRun], int]:
-        end = (block + 1) * BLOCK
+    def _of_block(self, block: int, offset: int, end: int = OPEN_END) -> tuple[list[PendingRun], int]:
+        first, beyond = max(offset, block * BLOCK), (block + 1) * BLOCK
         leases = [self[token] for token in self._blocks[block]]
-        runs = [PendingRun(*run, lease) for lease in leases for run in lease.within(max(offset, block * BLOCK), end)]
-        return sorted(runs, key=_offset_of), end
+        runs = [PendingRun(*run, lease) for lease in leases for run in lease.within(first, min(beyond, end))]
+        return sorted(runs, key=_offset_of), beyond if beyond < end else -1
 
     def _count(self, worker: str, more: int) -> None:
         held = self.by_worker.get(worker, 0) + more

@@ -60,6 +60,46 @@ def test_naming_nothing_settles_nothing(rig: Rig, topic: bytes):
     assert rig.queue(topic).in_flight == 3
 
 
+def test_ranges_name_records_as_offsets_do(rig: Rig, topic: bytes):
+    for partition, most in ((0, 2), (0, 3), (1, 4)):
+        rig.lease(topic, most=most, partition=partition)
+    ranges = [(0, 3, 10**15), (0, 1, 3), (1, 2, 1), (1, 9, 2**63 - 1), (0, 0, 0)]
+    assert settle(rig, topic, ACK, (1, 0), (0, 2), ranges=ranges) == 6
+    assert settle(rig, topic, ACK, (1, 0), (0, 2), ranges=ranges) == 0
+    found = [state(rig, topic, offset, partition).state for partition in range(2) for offset in range(5)]
+    done, leased, untouched = "completed", "leased", "pending"
+    assert found == [leased, done, done, done, done, done, leased, done, leased, untouched]
+
+
+def test_records_of_ranges_have_results(rig: Rig, topic: bytes):
+    rig.lease(topic, most=3)
+    assert settle(rig, topic, ACK, ranges=[(0, 0, 2), (0, 1, 9)], results=[(0, 1, b"one"), (1, 1, b"other")]) == 3
+    assert [state(rig, topic, offset).result for offset in (0, 1, 2)] == [None, b"one", None]
+
+
+@pytest.mark.parametrize(("verb", "steps"), [(ACK, 4), (NACK, 25)])
+def test_a_range_is_settled_in_portions_which_are_larger_where_that_is_cheap(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, verb: int, steps: int
+):
+    monkeypatch.setattr(settling, "TOGETHER", 10)
+    topic = rig.topic()
+    rig.ask(m.SetQueue, topic, "g", {"backoff_s": 0, "jitter": 0})
+    rig.produce(topic, [b""] * 300)
+    rig.lease(topic, most=300)
+    proposed = spied(rig, topic, monkeypatch)
+    assert settle(rig, topic, verb, ranges=[(0, 7, 250)]) == 250
+    assert len(proposed) == steps
+    assert rig.queue(topic).in_flight == 50
+
+
+def spied(rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is proposed to the topic's only partition from now on."""
+    partition, proposed = rig.node._registry.topics.get(topic).partition(0), list[Any]()
+    propose = partition.propose
+    monkeypatch.setattr(partition, "propose", lambda effect: (proposed.append(effect), propose(effect)))
+    return proposed
+
+
 @pytest.mark.parametrize("leases", [1, 100])
 def test_many_are_settled_in_portions_by_few_effects(rig: Rig, monkeypatch: pytest.MonkeyPatch, leases: int):
     monkeypatch.setattr(settling, "TOGETHER", 40)
@@ -67,10 +107,7 @@ def test_many_are_settled_in_portions_by_few_effects(rig: Rig, monkeypatch: pyte
     rig.produce(topic, [b""] * 300)
     for _ in range(leases):
         rig.lease(topic, most=300 // leases)
-    partition = rig.node._registry.topics.get(topic).partition(0)
-    proposed: list[Any] = []
-    propose = partition.propose
-    monkeypatch.setattr(partition, "propose", lambda effect: (proposed.append(effect), propose(effect)))
+    proposed = spied(rig, topic, monkeypatch)
     assert settle(rig, topic, ACK, *((0, offset) for offset in reversed(range(290)))) == 290
     assert len(proposed) == (8 if leases == 1 else 97)
     assert rig.queue(topic).in_flight == 10
@@ -182,6 +219,7 @@ def test_a_failed_write_is_a_failure_and_the_leases_still_end(rig: Rig, topic: b
         (("g", ACK, [(0, 0)], -1, "", [(0, 0, b"x" * 1_000_001)]), "invalid_request"),
         (("g", NACK, [(0, 0)], -1, "", [(0, 0, b"x")]), "invalid_request"),
         (("g", ACK, [(0, 0)], -1, "", [(2, 0, b"x")]), "unknown_partition"),
+        (("g", ACK, [(0, 0)], -1, "", [], [(2, 0, 1)]), "unknown_partition"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(rig: Rig, topic: bytes, fields: tuple[Any, ...], code: str):

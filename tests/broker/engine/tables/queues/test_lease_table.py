@@ -60,6 +60,18 @@ def test_what_is_leased_comes_in_order_from_any_offset_on():
         if token % 100 == 0:
             check_against(table, held, dice.randrange(200_000))
             check_against(table, held, 0)
+            check_below(table, held, dice.randrange(200_000), dice.randrange(200_000))
+
+
+def check_below(table: LeaseTable, held: dict[int, int], offset: int, end: int) -> None:
+    """Records from `end` on are none: there is no block to go on with where they begin."""
+    found: list[int] = []
+    at = offset
+    while at >= 0:
+        runs, at = table.from_offset(at, end)
+        assert at < end
+        found += [run.offset + n for run in runs for n in range(run.many)]
+    assert found == [offset_ for offset_ in sorted(held) if offset <= offset_ < end]
 
 
 def check_against(table: LeaseTable, held: dict[int, int], offset: int) -> None:
