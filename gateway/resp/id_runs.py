@@ -9,20 +9,18 @@ Contract: ids are read, and refused, as by `entry_id` without an offset. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from .entries import EntryId, entry_id
 
-FEW = 24
+FEW = 8
 """So many ids are parsed one by one: columns cost as much."""
 
 DIGITS_MAX = 18
 """Of a number that is parsed with others: each of so many fits into 64 bits."""
-
-_DASH, _COMMA = b"-,"
-_NINE = ord("9")
 
 
 class IdRun(NamedTuple):
@@ -39,25 +37,23 @@ def id_runs(texts: Sequence[bytes]) -> list[IdRun]:
     if parts is None:
         return _joined(entry_id(text, 0) for text in texts)
     times, offsets = parts[::2], parts[1::2]
-    begins = 1 + np.flatnonzero((np.diff(times) != 0) | (np.diff(offsets) != 1))
-    firsts = np.concatenate(([0], begins))
-    counts = np.diff(firsts, append=len(offsets))
-    return list(map(IdRun, times[firsts].tolist(), offsets[firsts].tolist(), counts.tolist()))
+    goes_on = (offsets[1:] - offsets[:-1] == 1) & (times[1:] == times[:-1])
+    begins = [0, *(np.flatnonzero(~goes_on) + 1).tolist()]
+    counts = [end - begin for begin, end in pairwise([*begins, len(texts)])]
+    return list(map(IdRun, times[begins].tolist(), offsets[begins].tolist(), counts))
 
 
 def _parts(texts: Sequence[bytes]) -> np.ndarray | None:
     """The times and offsets of ids, in turn; None unless each has both, and neither is long."""
-    text = b",".join(texts)
+    text = b",%b," % b",".join(texts)
     found = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(found < ord("0"))
-    if len(ends) != 2 * len(texts) - 1 or found.max() > _NINE:
+    if found[ends].tobytes() != b",%b" % (b"-," * len(texts)) or found.max() > ord("9"):
         return None
-    if (found[ends[::2]] != _DASH).any() or (found[ends[1::2]] != _COMMA).any():
+    steps = ends[1:] - ends[:-1]
+    if steps.min() < 2 or steps.max() > DIGITS_MAX + 1:
         return None
-    lengths = np.diff(ends, prepend=-1, append=len(text)) - 1
-    if lengths.min() < 1 or lengths.max() > DIGITS_MAX:
-        return None
-    return np.fromstring(text.replace(b"-", b","), np.int64, sep=",")
+    return np.fromstring(text[1:-1].replace(b"-", b","), np.int64, sep=",")
 
 
 def _joined(ids: Iterable[EntryId]) -> list[IdRun]:

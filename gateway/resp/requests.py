@@ -23,9 +23,10 @@ from .parsing import PORTION, CommandParser, RequestLimits
 
 _ARRAY = re.compile(rb"\*[+-]?([0-9]{4,6})")
 _VALUE = re.compile(rb"\$[+-]?[0-9]{7}")
-_OTHER_ARRAY = re.compile(rb"[~%>|][+-]?[0-9]{4}|\n[~%>|]")
+_OTHER_ARRAY = re.compile(rb"[~%>|][+-]?[0-9]{4}|\n[~%>|](?!\r)")
 _OTHER_ARRAYS = (b"~", b"%", b">", b"|")
 """The header of a large array or value, or of RESP3's own kinds of arrays; or bytes in a value that look like one.
+The value `>`, which every XREADGROUP has, is none: there is no header without a number.
 Patterns begin with one byte, and others are tried where there is one of `_OTHER_ARRAYS`: that is ten times as fast as
 one pattern for all."""
 

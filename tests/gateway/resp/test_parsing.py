@@ -228,6 +228,13 @@ def test_a_nested_array_of_many_is_refused_when_it_is_complete():
     assert "expected '$'" in reader.error
 
 
+def test_the_id_of_new_entries_goes_through_hiredis():
+    reader, words = trusted(), [b"XREADGROUP", b"GROUP", b"g", b"c", b"STREAMS", b"a", b"b", b">", b">"]
+    for _ in range(3):
+        assert reader.feed(command(*words)) == [words]
+        assert reader.fast
+
+
 def test_what_hiredis_returns_as_bytes_passes_for_a_bulk_string():
     assert fed(trusted(), [b"*2\r\n+PING\r\n(1\r\n"]) == [[b"PING", b"1"]]
 
