@@ -17,7 +17,9 @@ import penstock
 import pytest
 from penstock.broker import ServeConfig
 from penstock.gateway import users
+from support import npm
 from support.processes import Serving
+from support.sources import ROOT
 
 NEEDS = "needs the extra gateway and the clients redis and httpx: pip install '.[dev]'"
 LIBRARIES = ("hiredis", "httptools", "httpx", "redis", "starlette", "uvicorn", "uvloop")
@@ -130,6 +132,15 @@ def guarded(broker: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield process
     finally:
         assert process.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the TypeScript client with what it needs for development, compiled."""
+    sources = ROOT / "clients" / "typescript"
+    copy = npm.installed(sources, tmp_path_factory.mktemp("typescript") / "penstock", "the TypeScript client")
+    npm.succeed(npm.COMPILER, cwd=copy)
+    return copy
 
 
 Connect = Callable[..., Any]

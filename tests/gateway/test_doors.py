@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from support.npm import succeed
+
+from .conftest import GatewayProcess
 
 BINARY = bytes(range(256)) + b"\r\n$-1\r\n\r\n"
 ARROW, LINES, BYTES = "application/vnd.apache.arrow.stream", "application/x-ndjson", "application/octet-stream"
@@ -18,19 +23,34 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 class Parts(NamedTuple):
     """A record, without its place."""
 
-    value: bytes
+    value: bytes | None
     key: bytes | None = None
     headers: dict[str, bytes] = {}
+
+    @property
+    def fields(self) -> list[tuple[str, bytes]]:
+        """Fields of a stream's entry: what is null is not there."""
+        pairs = [("value", self.value), ("key", self.key), *self.headers.items()]
+        return [(name, content) for name, content in pairs if content is not None]
+
+    @classmethod
+    def of(cls, fields: Iterable[tuple[str, bytes]]) -> Parts:
+        """The record that an entry is."""
+        found = dict(fields)
+        return cls(found.pop("value", None), found.pop("key", None), found)
 
     @property
     def fits_a_head(self) -> bool:
         """Whether key and headers are what the head of an HTTP request can carry."""
         contents = [name.encode() + content for name, content in self.headers.items()]
-        return all(each.isalnum() for each in contents) and (self.key or b"").isascii()
+        return self.value is not None and all(map(bytes.isalnum, contents)) and (self.key or b"").isascii()
 
 
 RECORDS = [
     Parts(b""),
+    Parts(None, b"deleted"),
+    Parts(None, b"", {"h": b""}),
+    Parts(None, BINARY, {"h": BINARY}),
     Parts(b"", b""),
     Parts(b"", b"", {"": b""}),
     Parts(b"plain", b"table 7", {"day": b"1"}),
@@ -47,6 +67,7 @@ class Doors(NamedTuple):
     native: Any
     resp: Any
     http: Any
+    node: Callable[..., str] | None  # door.mjs
 
 
 # -- in -------------------------------------------------------------------------------------------------
@@ -60,10 +81,12 @@ def by_native(doors: Doors, topic: str, records: Sequence[Parts]) -> None:
 
 def by_resp(doors: Doors, topic: str, records: Sequence[Parts]) -> None:
     for each in records:
-        words: list[Any] = ["value", each.value, *(() if each.key is None else ("key", each.key))]
-        doors.resp.execute_command(
-            "XADD", topic, "*", *words, *(word for pair in each.headers.items() for word in pair)
-        )
+        doors.resp.execute_command("XADD", topic, "*", *(word for pair in each.fields for word in pair))
+
+
+def by_typescript(doors: Doors, topic: str, records: Sequence[Parts]) -> None:
+    entries = [[(name, coded(content)) for name, content in each.fields] for each in records]
+    doors.node("in", topic, given=json.dumps(entries))
 
 
 def post(doors: Doors, topic: str, content: Any, kind: str, **more: Any) -> None:
@@ -79,7 +102,8 @@ def coded(content: bytes) -> str:
 def as_base64(each: Parts) -> dict[str, Any]:
     headers = {name: coded(content) for name, content in each.headers.items()}
     key = {} if each.key is None else {"key_base64": coded(each.key)}
-    return {"value_base64": coded(each.value), "headers_base64": headers, **key}
+    value = {"value": None} if each.value is None else {"value_base64": coded(each.value)}
+    return {**value, "headers_base64": headers, **key}
 
 
 def as_text(each: Parts) -> dict[str, Any]:
@@ -88,6 +112,8 @@ def as_text(each: Parts) -> dict[str, Any]:
     for name, content in (("value", each.value), ("key", each.key)):
         if content is not None:
             found |= text_of(name, content)
+        elif name == "value":
+            found[name] = None
     for name, content in each.headers.items():
         for field, text in text_of("headers", content).items():
             found.setdefault(field, {})[name] = text
@@ -141,11 +167,13 @@ def from_native(doors: Doors, topic: str) -> list[Parts]:
 
 
 def from_resp(doors: Doors, topic: str) -> list[Parts]:
-    found = []
-    for _, fields in doors.resp.xrange(topic):
-        value, key = fields.pop(b"value"), fields.pop(b"key", None)
-        found.append(Parts(value, key, {name.decode(): content for name, content in fields.items()}))
-    return found
+    entries = [fields for _, fields in doors.resp.xrange(topic)]
+    return [Parts.of((name.decode(), content) for name, content in fields.items()) for fields in entries]
+
+
+def from_typescript(doors: Doors, topic: str) -> list[Parts]:
+    entries = json.loads(doors.node("out", topic))
+    return [Parts.of((name, base64.b64decode(content)) for name, content in fields) for fields in entries]
 
 
 def get(doors: Doors, topic: str, kind: str) -> Any:
@@ -156,13 +184,13 @@ def get(doors: Doors, topic: str, kind: str) -> Any:
 def parts_of(message: dict[str, Any]) -> Parts:
     headers = {name: text.encode() for name, text in message.get("headers", {}).items()}
     headers |= {name: base64.b64decode(text) for name, text in message.get("headers_base64", {}).items()}
-    return Parts(bytes_of(message, "value") or b"", bytes_of(message, "key"), headers)
+    return Parts(bytes_of(message, "value"), bytes_of(message, "key"), headers)
 
 
 def bytes_of(message: dict[str, Any], name: str) -> bytes | None:
     if f"{name}_base64" in message:
         return base64.b64decode(message[f"{name}_base64"])
-    return message[name].encode() if name in message else None
+    return None if message.get(name) is None else message[name].encode()
 
 
 def from_json(doors: Doors, topic: str) -> list[Parts]:
@@ -180,14 +208,20 @@ def from_arrow(doors: Doors, topic: str) -> list[Parts]:
     ]
 
 
-WAYS_IN = [by_native, by_resp, by_json, by_base64, by_lines, by_bytes, by_arrow]
-WAYS_OUT = [from_native, from_resp, from_json, from_lines, from_arrow]
+WAYS_IN = [by_native, by_resp, by_typescript, by_json, by_base64, by_lines, by_bytes, by_arrow]
+WAYS_OUT = [from_native, from_resp, from_typescript, from_json, from_lines, from_arrow]
+
+
+def typescript_client(package: Path, gateway: GatewayProcess) -> Callable[..., str]:
+    """Run door.mjs over the package and the gateway."""
+    place = {"PACKAGE": str(package / "dist/src/index.js"), "PENSTOCK": f"tcp://127.0.0.1:{gateway.port}"}
+    return partial(succeed, "node", str(Path(__file__).with_name("door.mjs")), cwd=package, **place)
 
 
 @pytest.mark.parametrize("way_out", WAYS_OUT)
 @pytest.mark.parametrize("way_in", WAYS_IN)
 def test_what_comes_in_by_one_door_goes_out_by_every_other(
-    gateway, native, connect, key, way_in: Callable[..., None], way_out: Callable[..., list[Parts]]
+    gateway, native, connect, key, request, way_in: Callable[..., None], way_out: Callable[..., list[Parts]]
 ) -> None:
     import httpx
 
@@ -195,6 +229,8 @@ def test_what_comes_in_by_one_door_goes_out_by_every_other(
     assert len(records) >= 3
     native.create_topic(key)
     with httpx.Client(base_url=gateway.http_url, timeout=60, trust_env=False) as http:
-        doors = Doors(native, connect(), http)
+        typescript = {by_typescript, from_typescript} & {way_in, way_out}
+        node = typescript_client(request.getfixturevalue("package"), gateway) if typescript else None
+        doors = Doors(native, connect(), http, node)
         way_in(doors, key, records)
         assert way_out(doors, key) == records

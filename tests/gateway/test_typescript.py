@@ -9,20 +9,10 @@ import re
 import tarfile
 from pathlib import Path
 
-import pytest
-from support.npm import NPM, installed, run_tests, succeed
+from support.npm import COMPILER, NPM, run_tests, succeed
 from support.sources import ROOT
 
 SOURCES = ROOT / "clients" / "typescript"
-COMPILER = "node_modules/.bin/tsc"
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with what it needs for development, compiled."""
-    copy = installed(SOURCES, tmp_path_factory.mktemp("typescript") / "penstock", "the TypeScript client")
-    succeed(COMPILER, cwd=copy)
-    return copy
 
 
 def test_its_tests_pass(package, gateway, guarded, secure, certificate):

@@ -12,18 +12,19 @@ import pytest
 
 NODE = 20
 UNREACHABLE = re.compile(r"ENOTFOUND|ECONN|ETIMEDOUT|EAI_AGAIN|ENETUNREACH|ENOTCACHED|npm error network")
+COMPILER = "node_modules/.bin/tsc"
 NPM = ("--no-audit", "--no-fund", "--no-update-notifier")
 
 
-def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command, without colours."""
+def run(*command: str, cwd: Path, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command, without colours; `given` is its standard input."""
     settings = {**os.environ, "NO_COLOR": "1", "CI": "1", **environment}
-    return subprocess.run(command, cwd=cwd, env=settings, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return subprocess.run(command, cwd=cwd, env=settings, input=given, capture_output=True, text=True)
 
 
-def succeed(*command: str, cwd: Path, **environment: str) -> str:
+def succeed(*command: str, cwd: Path, given: str = "", **environment: str) -> str:
     """What a command prints. It has to end well."""
-    done = run(*command, cwd=cwd, **environment)
+    done = run(*command, cwd=cwd, given=given, **environment)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
