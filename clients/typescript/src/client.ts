@@ -12,6 +12,7 @@ import { atLeast, type ClientOptions, settled, type Settings } from "./options.j
 import { Pool, type SendOptions } from "./pool.js";
 import { type Argument, asArray, asBuffer, asCount, asInteger, asMap, asText, type Reply } from "./replies.js";
 import { Streams } from "./streams.js";
+import { guarded, type OnError, teller } from "./telling.js";
 import { paused } from "./waiting.js";
 import { type TaskHandler, Worker, type WorkerOptions } from "./worker.js";
 
@@ -77,19 +78,30 @@ export class Client extends EventEmitter<ClientEvents> {
   /** Streams and their groups. */
   readonly streams = new Streams(() => this.#open());
   readonly #settings: Settings;
+  readonly #tell: OnError;
   #pool: Pool | undefined;
 
-  /** Options, or an address alone. Throws `TypeError` or `RangeError` for what cannot be. */
+  /** Options, or an address alone. Throws `InvalidUrl`, or `RangeError` for a number that cannot be. */
   constructor(options: ClientOptions | string = {}) {
-    super();
+    super({ captureRejections: true });
     this.#settings = settled(typeof options === "string" ? { url: options } : options);
+    this.#tell = teller(this.#settings.onError);
+  }
+
+  /** Take what an async listener rejected with. */
+  override [EventEmitter.captureRejectionSymbol](error: Error, ..._event: readonly unknown[]): void {
+    this.#tell(error);
   }
 
   /** Open the first connection, in one attempt. Throws `CannotConnect`, or what the server answered. */
   async connect(): Promise<void> {
     const pool = (this.#pool ??= new Pool(this.#settings, {
-      opened: () => queueMicrotask(() => this.emit("connect")),
-      lost: (reason) => queueMicrotask(() => this.emit("disconnect", reason)),
+      opened: () => queueMicrotask(guarded(() => this.emit("connect"), this.#tell)),
+      lost: (reason) => {
+        queueMicrotask(guarded(() => this.emit("disconnect", reason), this.#tell));
+        this.#failed(reason);
+      },
+      failed: (reason) => this.#failed(reason),
     }));
     try {
       await pool.connect();
@@ -217,7 +229,14 @@ export class Client extends EventEmitter<ClientEvents> {
 
   /** A worker of a group: `run` hands its entries to `handler`. */
   worker(key: string, group: string, handler: TaskHandler, options: WorkerOptions = {}): Worker {
-    return new Worker(this.streams.group(key, group), handler, options);
+    return new Worker(this.streams.group(key, group), handler, options, this.#tell);
+  }
+
+  /** Tell of a connection, where the program wants to know and did not end it. */
+  #failed(reason: PenstockError): void {
+    if (this.#settings.onError !== undefined && !(reason instanceof ClientClosed)) {
+      queueMicrotask(() => this.#tell(reason));
+    }
   }
 
   #open(): Pool {

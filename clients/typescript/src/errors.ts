@@ -20,6 +20,13 @@ export class PenstockError extends Error {
   }
 }
 
+/** An address that cannot be one: the message has it, without its password, and says what is accepted. */
+export class InvalidUrl extends PenstockError {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, "invalid_url", false, options);
+  }
+}
+
 /** No connection could be opened: refused, unreachable, or not answered in time. */
 export class CannotConnect extends PenstockError {
   constructor(message: string, options?: ErrorOptions) {

@@ -17,6 +17,7 @@ export {
   ClientClosed,
   ConnectionLost,
   GroupExists,
+  InvalidUrl,
   OutOfSpace,
   PenstockError,
   PermissionDenied,
@@ -54,5 +55,6 @@ export {
   Streams,
   type Trim,
 } from "./streams.js";
+export type { OnError } from "./telling.js";
 export type { WaitOptions } from "./waiting.js";
 export { type Task, type TaskHandler, Worker, type WorkerOptions } from "./worker.js";

@@ -21,6 +21,8 @@ const BOOKKEEPING_BYTES = 256;
 export interface LaneEvents {
   opened(): void;
   lost(reason: PenstockError): void;
+  /** An attempt to connect failed that no call waits for. */
+  failed(reason: PenstockError): void;
 }
 
 /** Invariant: while `#connection` is there, `#queue` is empty. `#pendingBytes`: of requests without an answer. */
@@ -98,6 +100,7 @@ export class Lane {
         return;
       } catch (error) {
         const reason = error instanceof PenstockError ? error : new CannotConnect(String(error));
+        this.#events.failed(reason);
         if (!reason.retry || this.#settings.reconnect === undefined) {
           this.#fail(reason);
           return;

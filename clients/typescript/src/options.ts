@@ -5,6 +5,9 @@
  */
 import type { ConnectionOptions as TlsOptions } from "node:tls";
 
+import { InvalidUrl } from "./errors.js";
+import type { OnError } from "./telling.js";
+
 /** What a client may be told. */
 export interface ClientOptions {
   /**
@@ -33,6 +36,12 @@ export interface ClientOptions {
   readonly maxPendingBytes?: number;
   /** Bytes of one reply, at most. Default: 512 MiB. */
   readonly maxReplyBytes?: number;
+  /**
+   * Is told of errors that no call reports: a connection that was lost, an attempt to open one again that failed, and
+   * what a listener or a callback threw. Default: what was thrown is printed with `console.error`, and connections are
+   * not told of.
+   */
+  readonly onError?: OnError;
 }
 
 /** The pauses between attempts to connect. */
@@ -64,22 +73,22 @@ export interface Settings {
   readonly blockingConnections: number;
   readonly maxPendingBytes: number;
   readonly maxReplyBytes: number;
+  readonly onError: OnError | undefined;
 }
 
 export const DEFAULT_URL = "tcp://127.0.0.1:6380";
 const DEFAULT_PORTS = { "tcp:": 6380, "tls:": 6380, "redis:": 6379, "rediss:": 6379 };
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Options as settings. Throws `TypeError` or `RangeError` for what cannot be. */
+/** Options as settings. Throws `InvalidUrl`, or `RangeError` for a number that cannot be. */
 export function settled(options: ClientOptions): Settings {
-  const url = parsed(options.url ?? DEFAULT_URL);
-  const place = placeOf(url);
-  const password = options.password ?? (url.password ? decodeURIComponent(url.password) : undefined);
+  const { url, place, user, secret } = parsed(options.url ?? DEFAULT_URL);
+  const password = options.password ?? (secret || undefined);
   const reconnect = options.reconnect ?? {};
   return {
     place,
     shown: place.kind === "unix" ? `unix://${place.path}` : `${url.protocol}//${place.host}:${place.port}`,
-    username: options.username ?? (decodeURIComponent(url.username) || "default"),
+    username: options.username ?? (user || "default"),
     password,
     name: options.name ?? "",
     tls: options.tls ?? {},
@@ -96,45 +105,69 @@ export function settled(options: ClientOptions): Settings {
     blockingConnections: atLeast("blockingConnections", options.blockingConnections ?? 64, 1),
     maxPendingBytes: atLeast("maxPendingBytes", options.maxPendingBytes ?? 64 << 20, 1),
     maxReplyBytes: atLeast("maxReplyBytes", options.maxReplyBytes ?? 512 << 20, 1),
+    onError: options.onError,
   };
 }
 
-function parsed(text: string): URL {
+const ACCEPTED = "tcp://HOST:PORT, tls://HOST:PORT (or redis://, rediss://) and unix:///PATH are accepted";
+
+interface Address {
+  readonly url: URL;
+  readonly place: Place;
+  readonly user: string;
+  readonly secret: string;
+}
+
+/** What an address says. Throws `InvalidUrl`, with the address. */
+function parsed(text: string): Address {
   try {
-    return new URL(text);
+    const url = new URL(text);
+    const [user, secret] = [decodeURIComponent(url.username), decodeURIComponent(url.password)];
+    return { url, place: placeOf(url), user, secret };
   } catch (cause) {
-    throw new TypeError(`${JSON.stringify(hidden(text))} is no address: it looks like ${DEFAULT_URL}`, { cause });
+    const why = cause instanceof Refusal ? cause.message : "is no address";
+    throw new InvalidUrl(`${JSON.stringify(hidden(text))} ${why}: ${ACCEPTED}`, { cause });
   }
 }
 
+/** What an address has that it should not have. */
+class Refusal extends Error {}
+
 /** An address without its password. */
 function hidden(text: string): string {
-  return text.replace(/\/\/[^/]*@/, "//***@");
+  return String(text).replace(/\/\/.*@/, "//***@");
 }
 
 function placeOf(url: URL): Place {
   switch (url.protocol) {
     case "unix:":
       if (url.host || url.pathname.length < 2) {
-        throw new TypeError("the address of a Unix socket has three slashes: unix:///path");
+        throw new Refusal("has no path behind three slashes");
       }
       return { kind: "unix", path: decodeURIComponent(url.pathname) };
     case "tcp:":
     case "redis:":
     case "tls:":
     case "rediss:":
-      if (!url.hostname || !/^\/?$/.test(url.pathname)) {
-        throw new TypeError(`an address is ${url.protocol}//host:port, and has no path`);
-      }
-      return {
-        kind: "tcp",
-        host: url.hostname.replace(/^\[(.*)\]$/, "$1"),
-        port: url.port === "" ? DEFAULT_PORTS[url.protocol] : Number(url.port),
-        secure: url.protocol === "tls:" || url.protocol === "rediss:",
-      };
+      return tcpPlace(url, DEFAULT_PORTS[url.protocol]);
     default:
-      throw new TypeError(`${url.protocol}// is not spoken here: tcp://, tls:// and unix:// are`);
+      throw new Refusal(`begins with ${url.protocol}//`);
   }
+}
+
+function tcpPlace(url: URL, port: number): Place {
+  if (!url.hostname) {
+    throw new Refusal("has no host");
+  }
+  if (!/^\/?$/.test(url.pathname) || url.search || url.hash) {
+    throw new Refusal("has something behind the port");
+  }
+  return {
+    kind: "tcp",
+    host: url.hostname.replace(/^\[(.*)\]$/, "$1"),
+    port: url.port === "" ? port : Number(url.port),
+    secure: url.protocol === "tls:" || url.protocol === "rediss:",
+  };
 }
 
 /** A whole number within its bounds. */

@@ -32,11 +32,10 @@ export interface BlockingOptions {
 
 type Waiter = (found: Lane | Error) => void;
 
-const QUIET: LaneEvents = { opened: () => undefined, lost: () => undefined };
-
 /** Invariant: a lane is in `#idle`, or used by a caller; `#own` has both. */
 export class Pool {
   readonly #settings: Settings;
+  readonly #ownEvents: LaneEvents;
   readonly #shared: readonly Lane[];
   readonly #idle: Lane[] = [];
   readonly #own = new Set<Lane>();
@@ -45,6 +44,7 @@ export class Pool {
 
   constructor(settings: Settings, events: LaneEvents) {
     this.#settings = settings;
+    this.#ownEvents = { opened: () => undefined, lost: events.failed, failed: events.failed };
     this.#shared = Array.from({ length: settings.connections }, () => new Lane(settings, events));
   }
 
@@ -120,7 +120,7 @@ export class Pool {
   }
 
   #further(): Lane {
-    const lane = new Lane(this.#settings, QUIET);
+    const lane = new Lane(this.#settings, this.#ownEvents);
     this.#own.add(lane);
     return lane;
   }

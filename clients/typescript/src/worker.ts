@@ -16,6 +16,7 @@ import type { Entry } from "./entries.js";
 import { AttemptsExceeded, PenstockError } from "./errors.js";
 import type { Group } from "./groups.js";
 import { atLeast } from "./options.js";
+import { guarded, type OnError, teller } from "./telling.js";
 import { paused } from "./waiting.js";
 
 /** One delivery of an entry. */
@@ -47,7 +48,7 @@ export interface WorkerOptions {
   readonly maxAttempts?: number;
   /** Takes what failed `maxAttempts` times. The entry is acknowledged once it succeeds. */
   readonly onDead?: (task: Task, error: unknown) => unknown;
-  /** Is told of what a task threw, and, without a task, of errors of the connection. Default: `console.error`. */
+  /** Is told of what a task threw, and, without a task, of errors of the connection. Default: that of the client. */
   readonly onError?: (error: unknown, task?: Task) => void;
   /** Where a group that is not there yet begins. Default: `earliest`. */
   readonly start?: "earliest" | "latest";
@@ -78,7 +79,8 @@ export class Worker {
   #claimAt = 0;
   #run: Promise<void> | undefined;
 
-  constructor(group: Group, handler: TaskHandler, options: WorkerOptions = {}) {
+  /** What `onError` throws is told to `failed`. */
+  constructor(group: Group, handler: TaskHandler, options: WorkerOptions = {}, failed: OnError = teller()) {
     this.#group = group;
     this.#handler = handler;
     this.#acks = new Acks(group);
@@ -92,7 +94,7 @@ export class Worker {
       throw new TypeError("maxAttempts and onDead belong together: what has had its attempts is given to onDead");
     }
     this.#onDead = options.onDead ?? (() => undefined);
-    this.#onError = options.onError ?? ((error) => console.error(error));
+    this.#onError = guarded(options.onError ?? failed, failed);
     this.#start = options.start === "latest" ? "$" : "0";
     this.#blockMs = atLeast("blockMs", options.blockMs ?? 1_000, 1);
   }

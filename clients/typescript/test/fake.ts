@@ -23,7 +23,7 @@ export class Fake {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #waiting: { least: number; resolve: () => void }[] = [];
-  #respond: ((command: Received) => void) | undefined;
+  respond: ((command: Received) => void) | undefined;
 
   private constructor() {
     this.#server = createServer((socket) => this.#serve(socket));
@@ -31,7 +31,7 @@ export class Fake {
 
   static async start(respond?: (command: Received) => void): Promise<Fake> {
     const fake = new Fake();
-    fake.#respond = respond;
+    fake.respond = respond;
     await new Promise<void>((resolve) => fake.#server.listen(0, "127.0.0.1", resolve));
     return fake;
   }
@@ -90,7 +90,7 @@ export class Fake {
       return;
     }
     this.received.push(command);
-    this.#respond?.(command);
+    this.respond?.(command);
     this.#waiting.filter((each) => this.received.length >= each.least).forEach((each) => each.resolve());
   }
 }

@@ -71,13 +71,22 @@ test("addresses and credentials are read from the URL", () => {
 });
 
 test("options that cannot be are refused, without showing a password", () => {
-  for (const url of ["broker:6380", "http://broker", "tcp://broker:7/0", "unix://run/x", "unix:///", "tcp://", ""]) {
-    assert.throws(() => settled({ url }), TypeError, url);
+  const wrong = ["broker:6380", "http://broker", "tcp://broker:7/0", "tcp://broker?db=1", "tcp://broker:99999", "tcp://%zz@b"];
+  for (const url of [...wrong, "unix://run/x", "unix:///", "tcp://", "", 7 as unknown as string]) {
+    assert.throws(() => settled({ url }), (error) => {
+      assert.ok(error instanceof errors.InvalidUrl && error instanceof errors.PenstockError);
+      assert.deepEqual([error.code, error.retry], ["invalid_url", false]);
+      assert.ok(error.message.startsWith(JSON.stringify(String(url).replace("%zz@", "***@"))), error.message);
+      assert.match(error.message, /tcp:\/\/HOST:PORT.*unix:\/\/\/PATH/);
+      return true;
+    });
   }
-  assert.throws(() => settled({ url: "tcp://a:secret@:::" }), (error) => !String(error).includes("secret"));
+  for (const url of ["tcp://a:secret@:::", "tcp://a:se/secret@broker", "http://a:secret@broker"]) {
+    assert.throws(() => settled({ url }), (error) => !String(error).includes("secret"));
+  }
   const tooLong = { timeoutMs: 2 ** 31 };
-  for (const wrong of [{ timeoutMs: 0 }, tooLong, { connections: 0 }, { connections: 1.5 }, { maxReplyBytes: NaN }]) {
-    assert.throws(() => settled(wrong), RangeError);
+  for (const each of [{ timeoutMs: 0 }, tooLong, { connections: 0 }, { connections: 1.5 }, { maxReplyBytes: NaN }]) {
+    assert.throws(() => settled(each), RangeError);
   }
   assert.throws(() => settled({ reconnect: { firstMs: -1 } }), RangeError);
   assert.equal(settled({ reconnect: false }).reconnect, undefined);
@@ -90,8 +99,10 @@ test("pauses double up to the last one, and are up to half shorter", () => {
   assert.deepEqual(pauses(1), [50, 100, 200, 400, 500, 500]);
 });
 
+const quiet = (): void => undefined;
+
 test("a closed lane takes no requests", async () => {
-  const lane = new Lane(settled({}), { opened: () => undefined, lost: () => undefined });
+  const lane = new Lane(settled({}), { opened: quiet, lost: quiet, failed: quiet });
   lane.close();
   await assert.rejects(lane.send(new Request(["PING"], { repeat: true, timeoutMs: 0 })), errors.ClientClosed);
   await assert.rejects(lane.connect(), errors.ClientClosed);
