@@ -119,10 +119,12 @@ class Intake:
         spent_s = dict[SocketPeer, float]()
         before_s, is_spent = started, False
         for taken in range(TURN_MESSAGES):
+            # Receiving in vain costs an exception; after a single message, the usual turn, it pays to ask before.
+            if taken == 1 and not server.readable:
+                return spent_s
             if taken and (is_spent or before_s - started >= self._share_s(len(spent_s), started)):
                 break
-            # Receiving in vain costs an exception; after a single message, the usual turn, it pays to ask before.
-            received = server.receive() if taken != 1 or server.readable else None
+            received = server.receive()
             if received is None:
                 return spent_s
             peer = SocketPeer(number, received[0])

@@ -87,7 +87,7 @@ class Producer(Sending):
         record may still be appended then.
         """
         core = self._sending
-        task = core.as_task(delay, at, priority, dedup)
+        task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
         return self._driver.run(self._send(value, key, headers, timestamp, partition, task, deadline))
 

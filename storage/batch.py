@@ -158,7 +158,8 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         Raises BadChecksum or InvalidBatch. A broker calls it on what it is given; a reader above the mark.
         """
         directory, has_value, compressed = self.directory(), False, False
-        _check_once(directory)
+        if len(directory) > 1:
+            _check_once(directory)
         for column in directory:
             self._check_column(column)
             has_value = has_value or column.id == _VALUE
@@ -353,7 +354,7 @@ def _with_nulls(runs: Iterator[list[Value]], nulls: np.ndarray, first: int) -> I
 
 def _check_once(directory: list[Column]) -> None:
     """Raise InvalidBatch when two columns have the same id."""
-    if len(directory) > 1 and len({column.id for column in directory}) != len(directory):
+    if len({column.id for column in directory}) != len(directory):
         raise InvalidBatch("a column stands in the directory twice")
 
 

@@ -38,6 +38,8 @@ def data_start(count: int) -> int:
     return (4 * (count + 1) + 7) & ~7
 
 
+_FEW_STARTS = [data_start(count) for count in range(FEW + 1)]
+
 RUN_BYTES = 256 << 10
 """Of objects, made from a column at once."""
 
@@ -154,7 +156,10 @@ def check_variable(column: Buffer, count: int) -> None:
 
 
 def _check_few(column: Buffer, count: int) -> tuple[int, ...]:
-    data_bytes = _data_bytes(column, count)
+    size = memoryview(column).nbytes
+    data_bytes = size - _FEW_STARTS[count]
+    if data_bytes < 0:
+        raise _too_short(size, count)
     offsets = _FEW_OFFSETS[count].unpack_from(column)
     if offsets[0] != 0 or offsets[-1] != data_bytes:
         raise _bad_ends(offsets[0], offsets[-1], data_bytes)
@@ -179,8 +184,12 @@ def _data_bytes(column: Buffer, count: int) -> int:
     size = memoryview(column).nbytes
     data_bytes = size - data_start(count)
     if data_bytes < 0:
-        raise InvalidBatch(f"a column of {size} bytes cannot hold the offsets of {count} values")
+        raise _too_short(size, count)
     return data_bytes
+
+
+def _too_short(size: int, count: int) -> InvalidBatch:
+    return InvalidBatch(f"a column of {size} bytes cannot hold the offsets of {count} values")
 
 
 def _bad_ends(first: int, last: int, data_bytes: int) -> InvalidBatch:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...transport.codec import decode_answer, frames
 from ...transport.errors import ProtocolError
+from ...transport.sent import Sent
 from ...transport.unix_client import UnixClient
 from ..connection.wall_clock import wall_us
 from ..reading.mapped import board_logs, board_source
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from ...transport.messages import Answer, Joined, Message, Topic, Welcome
     from ..reading.mapped import LogSource, MappedSource
+
+_TAKEN = Sent.TAKEN
 
 
 class UnixChannel:
@@ -39,7 +42,7 @@ class UnixChannel:
         return self._socket.connected
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:
-        return bool(self._socket.send(frames(message, payload)))
+        return self._socket.send(frames(message, payload)) is _TAKEN
 
     def receive(self) -> tuple[Answer, Buffer] | None:
         while (received := self._socket.receive()) is not None:

@@ -380,6 +380,10 @@ class Connection:
             question.cancel()
         return expect(question.answer, kind)
 
+    def is_over(self, deadline: float) -> bool:
+        """Whether waiting is over: then `check` raises."""
+        return self.refused is not None or self.clock() >= deadline
+
     def check(self, deadline: float, what: str) -> None:
         """Raise if waiting is over: the broker refused us or the deadline passed."""
         if self.refused is not None:

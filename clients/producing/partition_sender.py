@@ -182,7 +182,7 @@ class PartitionSender:
         if not isinstance(batch, Error):
             batch = self._connection.too_large(batch, count) or batch
         if not isinstance(batch, Error):
-            self.add(batch, count, records)
+            self._put(batch, count, records)
         elif self.halves(records):
             self._returned = (SentBack(records, refused=True), *self._returned)
             self.try_soon()
@@ -196,9 +196,13 @@ class PartitionSender:
     def add(self, batch: Buffer, count: int, pending: Pending) -> None:
         """Put a batch on its way that was encoded for this sender's session. One over the frame limit is refused."""
         refused = self._connection.too_large(batch, count)
-        if refused is not None:
+        if refused is None:
+            self._put(batch, count, pending)
+        else:
             pending.settle(-1, 0, refused)
-            return
+
+    def _put(self, batch: Buffer, count: int, pending: Pending) -> None:
+        """As `add`, for a batch that is not too large."""
         session = self.session
         assert session is not None, "a batch is encoded for a session"
         if not session.in_flight:

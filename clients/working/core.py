@@ -13,7 +13,6 @@ from __future__ import annotations
 import reprlib
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -154,9 +153,12 @@ class WorkerCore:
 
     def _take_back(self) -> None:
         """Hand out tasks left by an interrupted loop first. Each is popped once: a loop in another thread may go on."""
-        with suppress(IndexError):
-            while self.left:
-                self.leasing.put_back([self.left.pop()])
+        while self.left:
+            try:
+                task = self.left.pop()
+            except IndexError:
+                return
+            self.leasing.put_back([task])
 
     def _raise_earlier(self) -> None:
         """Raise the first error not raised yet."""
@@ -196,7 +198,7 @@ class WorkerCore:
         value = checked_result(result)
         deadline = self.connection.deadline()
         while self.settling.full:
-            self.connection.check(deadline, self._what)
+            self._check(deadline)
             yield Pause(deadline)
             self.check_open()
         return self._gather((task,), Verb.ACK, BY_GROUP, "", value)
@@ -233,7 +235,7 @@ class WorkerCore:
         """Wait until the outcome is known."""
         self.settling.send()
         while not future.done():
-            self.connection.check(deadline, self._what)
+            self._check(deadline)
             yield Pause(deadline)
 
     def flush(self, deadline: float) -> Steps[None]:
@@ -241,10 +243,15 @@ class WorkerCore:
         self.enter()
         self.settling.send()
         while self.settling.unconfirmed:
-            self.connection.check(deadline, self._what)
+            self._check(deadline)
             yield Pause(deadline)
         self._earlier.clear()
         self.settling.raise_unseen()
+
+    def _check(self, deadline: float) -> None:
+        """Raise if waiting for outcomes is over."""
+        if self.connection.is_over(deadline):
+            self.connection.check(deadline, self._what)
 
     @property
     def _what(self) -> str:

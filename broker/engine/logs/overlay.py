@@ -11,7 +11,7 @@ proposals will commit. Memory: one proposal per uncommitted batch. Must not know
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -69,15 +69,13 @@ def _state_batch(effects: Sequence[fx.AnyEffect]) -> Proposal:
     return Proposal(encode_state(fx.encode(effects)), Entry(Place(0, 0), effects=effects))
 
 
-def _portions(effects: Sequence[fx.AnyEffect]) -> Iterator[tuple[bytes, Sequence[fx.AnyEffect]]]:
+def _portions(effects: Sequence[fx.AnyEffect]) -> list[tuple[bytes, Sequence[fx.AnyEffect]]]:
     """Effects in order, encoded, cut in halves while they are too large together."""
     column = fx.encode(effects)
     if len(column) <= TAIL_BYTES or len(effects) == 1:
-        yield column, effects
-        return
+        return [(column, effects)]
     middle = len(effects) // 2
-    yield from _portions(effects[:middle])
-    yield from _portions(effects[middle:])
+    return _portions(effects[:middle]) + _portions(effects[middle:])
 
 
 class UncommittedTail:

@@ -73,7 +73,13 @@ class Lines:
 
     def of(self, topic: Topic, group: str) -> Line:
         """The line of a group."""
-        return self._by_topic.setdefault(topic, {}).setdefault(group, Line())
+        lines = self._by_topic.get(topic)
+        if lines is None:
+            lines = self._by_topic[topic] = {}
+        line = lines.get(group)
+        if line is None:
+            line = lines[group] = Line()
+        return line
 
     def at(self, partition: Partition) -> list[Line]:
         """The lines in which requests may wait for records of a partition."""

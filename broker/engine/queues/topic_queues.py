@@ -26,7 +26,7 @@ def unknown(where: object, group: str) -> UnknownGroup:
 
 def serves(partition: Partition) -> bool:
     """Whether queue groups can work on a partition."""
-    return not (partition.state_damaged or partition.log.poisoned)
+    return not (partition.history.damaged or partition.log.poisoned)
 
 
 def check_serves(partition: Partition) -> None:
@@ -41,7 +41,7 @@ def check_serves(partition: Partition) -> None:
 
 def find(partition: Partition, group: str) -> Queue | None:
     """A group in the proposed state of a partition."""
-    return partition.proposed.queues.by_name.get(group)
+    return partition.overlay.proposed.queues.by_name.get(group)
 
 
 def proposed(partition: Partition, group: str) -> Queue:

@@ -104,13 +104,17 @@ class LeaseRequests:
         demand.gather = self._gather(demand)
         self._prepare(topic, line, message, demand.gather)
         now_us = line.asked_us = self._time.read(now)
-        demand.refused = yield from self._settling.propose(topic, message.group, message.settles, now, demand.gather)
-        if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
-            if self._is_cold(demand, line):
-                demand.deadline_s = max(demand.deadline_s, now.monotonic_s + WARMING_S)
-            if message.remember:
-                self._remember(topic, message)
-            self._wait(demand, line, now)
+        if message.settles:
+            propose = self._settling.propose
+            demand.refused = yield from propose(topic, message.group, message.settles, now, demand.gather)
+        for partition in self._in_turn(topic, line, message.partition):
+            if self._try(demand, partition, now_us):
+                return
+        if self._is_cold(demand, line):
+            demand.deadline_s = max(demand.deadline_s, now.monotonic_s + WARMING_S)
+        if message.remember:
+            self._remember(topic, message)
+        self._wait(demand, line, now)
 
     def _gather(self, demand: Demand) -> Gather:
         return Gather(

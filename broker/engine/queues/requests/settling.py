@@ -99,7 +99,8 @@ class SettleRequests:
 
         gather = Gather(finish, refuse)
         refused += yield from self.propose(topic, message.group, message.settles, now, gather)
-        yield from self.recall(peer, message.recalled)
+        if message.recalled:
+            yield from self.recall(peer, message.recalled)
         gather.ready()
 
     def settle_records(self, peer: Peer, message: SettleRecords, payload: Payload, now: Now) -> Work:
@@ -160,7 +161,7 @@ class SettleRequests:
     def recall(self, peer: Peer, requests: Sequence[int]) -> Work:
         """Answer these requests for leases of a connection now, as far as they wait: their worker ends."""
         recalled, parked = frozenset(requests), self._lines.parked
-        waiting = [demand for demand in parked.of(peer) if demand.message.request in recalled] if recalled else []
+        waiting = [demand for demand in parked.of(peer) if demand.message.request in recalled]
         for answered, demand in enumerate(waiting, 1):
             if demand in parked:
                 self._lines.give_up(demand)

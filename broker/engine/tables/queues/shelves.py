@@ -177,6 +177,8 @@ class Shelves:
 
     def beyond(self, low: int) -> int:
         """The first offset from `low` on that is not special."""
+        if not self.by_level:
+            return low
         at = self.special.below(low)
         return low + self.special.run_end(at) - at if self.special.slice(at, at + 1).tolist() == [low] else low
 

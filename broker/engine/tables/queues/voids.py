@@ -86,7 +86,10 @@ class Voids:
 
     def beyond(self, offset: int) -> int:
         """The first record from `offset` on that is not void."""
-        offsets, low = self._offsets, self._at(offset)
+        offsets = self._offsets
+        if not offsets:
+            return offset
+        low = self._at(offset)
         if low == len(offsets) or offsets[low] != offset:
             return offset
         # As long as they follow each other without a gap, each is as far from its place as the first is.
