@@ -208,6 +208,10 @@ class Connection:
         if len(self._unsent) == 1 and question.send():
             self._unsent.pop(question, None)
 
+    def holds(self, question: Question) -> bool:
+        """Whether a question is out, or waits to be sent."""
+        return question in self._unsent or question in self._lost or self._asked.get(question.request) is question
+
     def forget(self, question: Question) -> None:
         """Drop a question, sent or not."""
         self._asked.pop(question.request, None)

@@ -435,9 +435,10 @@ class PartitionSender:
                 lambda request: OpenProducer(request, core.topic.topic, self.partition, core.name),
                 self._opened,
             )
-            self._connection.post(self._opening)
-        elif self._opening.answer is not None:
+        if self._opening.answer is not None:
             self._opened(self._opening.answer)
+        elif not self._connection.holds(self._opening):  # it is new, or Ctrl-C came before it was posted
+            self._connection.post(self._opening)
 
     def _opened(self, answer: Answer) -> None:
         opening = self._opening

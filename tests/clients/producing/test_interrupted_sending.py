@@ -59,7 +59,7 @@ def test_sending_without_waiting_gives_the_lock_back_at_any_moment(penstock_clie
 def test_a_named_producer_whose_claim_was_interrupted_goes_on(penstock_client) -> None:
     client = penstock_client
     client.create_topic("t", partitions=1)
-    for interrupt in interrupts(("clients/connection", "clients/producing"), stride=5, above=30):
+    for interrupt in interrupts(("clients/connection", "clients/producing"), above=30):
         producer = client.producer("t", name=f"p{interrupt.nth}")
         with interrupt:
             producer.send(b"first")
