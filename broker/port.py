@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import select
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
 
 from ..storage.reader import NotCached
 from ..transport import codec
@@ -39,7 +41,7 @@ EASED_MOST = 64
 """Sessions that are told of at once."""
 
 
-class SocketPeer(NamedTuple):
+class SocketPeer(Struct, frozen=True, gc=False):
     """One connection."""
 
     server: int

@@ -174,7 +174,7 @@ class Watermarks:
 
         `idle` says that nothing else waits to be done, so that a sync in the loop delays no request.
         """
-        dirty = [held for log in logs if (held := self._held.get(log)) is not None]
+        dirty = list(filter(None, map(self._held.get, logs)))
         works = self._keeper_works
         for held in dirty:
             if held.rolls != held.rolls_seen:
@@ -259,7 +259,7 @@ class Watermarks:
 
     def stuck(self, now_s: float, timeout_s: float) -> bool:
         """Whether the keeper has owed something for so long that it must be replaced."""
-        return self.waiting and self._keeper_works and now_s - self.progress_s > timeout_s
+        return now_s - self.progress_s > timeout_s and self.waiting and self._keeper_works
 
     @property
     def waiting(self) -> bool:

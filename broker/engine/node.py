@@ -181,7 +181,10 @@ class Node:
         due_s, wait = self._desk.deadlines.first, IDLE_S if office is None else office.tick(now)
         if due_s is not None and due_s <= now.monotonic_s:
             due_s = self._desk.deadlines.ring(now.monotonic_s)
-        if self._portions.work() or self._desk.wakes.jobs:
+        portions = self._portions
+        if (portions.jobs or portions.worked) and portions.work():
+            return 0.0
+        if self._desk.wakes.jobs:
             return 0.0
         if self._registry.settled if office is None else office.is_busy:
             return 0.0

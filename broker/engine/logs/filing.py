@@ -31,7 +31,7 @@ class Filing:
     def step(self, history: History[Any]) -> bool:
         """Write one run, if there is something for one. Returns whether it did."""
         state = history.committed
-        large = state.shelves.large() if isinstance(state, PartitionState) and state.shelves else None
+        large = state.shelves.large() if isinstance(state, PartitionState) and state.shelves.by_level else None
         if large is None:
             return False
         try:

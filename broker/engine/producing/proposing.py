@@ -32,7 +32,8 @@ def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | Non
     """
     partition.check_writable()
     producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.first_sequence
-    proposed = partition.proposed
+    overlay = partition.overlay
+    proposed = overlay.proposed
     if producer_id in proposed.stages.by_id:
         raise InvalidBatch(
             f"producer {producer_id:x} is a stage of {partition!r}: send records under an id of their own, "
@@ -45,7 +46,7 @@ def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | Non
             return
     effects = () if keys is None else (_judge_keys(partition, keys),)
     entry = Entry(Place(first, batch.record_count), producer_id, epoch, effects, intake=intake_of(batch))
-    partition.propose_records(batch.buffer, entry, waiter)
+    overlay.propose_records(batch.buffer, entry, waiter)
 
 
 def stands(partition: Partition, batch: Batch) -> bool:

@@ -75,6 +75,8 @@ class Fetching:
         self._awaiting = AwaitingRequests[WaitingFetch](
             "fetches", port, wakes, deadlines, answer=self._answer, overdue=self._give_up, looks=1
         )
+        self.end_moved = self._awaiting.more
+        """Called with a partition that has new records: answers fetches that wait for them."""
 
     def fetch(self, peer: Peer, message: Fetch, payload: Payload, now: Now) -> None:
         """Answer, or wait. Raises Diverged, OutOfBounds, LimitReached."""
@@ -92,10 +94,6 @@ class Fetching:
             self._awaiting.add(waiting)
         else:
             self._empty(waiting)
-
-    def end_moved(self, partition: Partition) -> None:
-        """Answer fetches that wait for new records."""
-        self._awaiting.more(partition)
 
     def warmed(self, waiting: Hashable) -> None:
         """Pages are in memory now."""
