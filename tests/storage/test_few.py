@@ -109,7 +109,7 @@ def resealed(batch: bytearray) -> bytearray:
     return batch
 
 
-@pytest.mark.parametrize("values", [[b"ab"], [b"", b"abc", b"d"], [b"v" * 56], [b"w" * 48, b""]])
+@pytest.mark.parametrize("values", [[b"ab"], [b""], [b"", b"abc", b"d"], [b"v" * 56], [b"w" * 48, b""]])
 @pytest.mark.parametrize("seal", [bytes, resealed])
 def test_only_what_passes_the_general_checks_is_recognised(values: list[bytes], seal):
     batch = encode_few(values, 7, 2, 3)
@@ -125,6 +125,11 @@ def test_only_what_passes_the_general_checks_is_recognised(values: list[bytes], 
         assert not agrees(batch[:size].ljust(size, b"\0"))
 
 
+@pytest.mark.parametrize("count", [1, 2, columns.FEW])
+def test_up_to_the_limit_any_number_is_recognised(count: int):
+    assert agrees(encode([b""] * count))
+
+
 def test_nothing_else_is_recognised():
     for batch in (
         encode([b"a"], keys=[b"k"]), encode([b"a", None]), encode([b"a"] * (columns.FEW + 1)),
@@ -133,3 +138,12 @@ def test_nothing_else_is_recognised():
         assert parse_few(batch) is None
     with pytest.raises(Error):
         parse(encode([b"a"])[:191])
+
+
+def test_reserved_bytes_and_bytes_behind_the_values_are_left_to_the_general_checks():
+    batch = bytearray(encode([b"ab"]))
+    batch[HEADER_BYTES - 1] = 1
+    assert parse_few(resealed(batch)) is None
+    longer = bytearray(encode([b"ab"])) + bytes(64)
+    longer[20:24] = len(longer).to_bytes(4, "little")
+    assert parse_few(resealed(longer)) is None
