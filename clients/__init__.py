@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..transport.messages import Stage
+from .batches.fetched import FetchedBatches
 from .client import Client, connect
 from .consumer import Consumer
 from .consuming.columnar import Columns
@@ -41,7 +42,7 @@ from .working.leases import SettleFuture
 __all__ = [
     "Posted", "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Stage", "Staging", "Transaction",
-    "Appended", "OpenedProducer",
+    "Appended", "FetchedBatches", "OpenedProducer",
     "Columns", "Committed", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",
     "Queue", "QueuePartition", "QueueWorker", "Schedule", "TaskInfo",

@@ -75,6 +75,7 @@ ORDER = {
         # messages and sessions
         *(
             "queue_messages",
+            "fetch_messages",
             "range_messages",
             "transaction_messages",
             "removal_messages",

@@ -31,7 +31,9 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 64 << 20
 """First frame of an answer: a description of a hundred thousand partitions fits."""
 
-MAY_BE_EMPTY = frozenset({messages.Fetched, messages.Leased, messages.DeadTasks, messages.Deliver})
+MAY_BE_EMPTY = frozenset(
+    {messages.Fetched, messages.FetchedMany, messages.Leased, messages.DeadTasks, messages.Deliver}
+)
 CARRIES_BATCHES = MAY_BE_EMPTY | {messages.Produce}
 """Messages with a second frame. Those that may be empty go without one then."""
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
 from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, Settings, TopicId, Unsigned
 from .queue_messages import (
     AskTask,
@@ -75,7 +76,7 @@ from .transaction_messages import (
 __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
     "DeadTask", "PendingPartition", "PendingRun", "Queue", "QueuePartition", "QueueWorker", "Refusal", "Schedule",
-    "Settle", "Known", "End", "Span", "Stage", "TrimmedPartition", "TrimRule",
+    "Settle", "FetchFrom", "FetchedFrom", "Known", "End", "Span", "Stage", "TrimmedPartition", "TrimRule",
 ]  # fmt: skip
 """What is not declared here and not used here either, so that all messages can be looked up in one place."""
 
@@ -481,7 +482,7 @@ Request = (
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
     | ListPending | ListWorkers | SetWorker | Claim
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
-    | DeleteRecords | ListDeleted | AskCursors
+    | DeleteRecords | ListDeleted | AskCursors | FetchMany
 )  # fmt: skip
 """Messages from a client."""
 
@@ -491,5 +492,6 @@ Answer = (
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | PendingRecords | Workers
     | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic | DeletedRecords | Cursors
+    | FetchedMany
 )  # fmt: skip
 """Messages from a broker."""

@@ -12,7 +12,9 @@ from .queues.requests.dead_letter_list import DeadLetterList
 from .queues.requests.schedule_list import ScheduleList
 from .streams.ends import EndsRequests
 from .streams.fetching import Fetching
+from .streams.fetching_many import FetchingMany, ManyFetch
 from .streams.measuring import Measuring
+from .streams.reading import Reads
 from .topics.deleting import DeletedList
 from .topics.listing import Listing
 from .turns.alarms import Alarms
@@ -35,11 +37,14 @@ class ReadingDesk:
         topics = registry.topics
         self.wakes = Portions()
         self.deadlines: Alarms[float] = Alarms()
-        self.fetching = Fetching(topics, port, config, self.wakes, self.deadlines)
+        self._reads = Reads(port)
+        self.fetching = Fetching(topics, port, config, self._reads, self.wakes, self.deadlines)
+        self.fetching_many = FetchingMany(topics, port, config, self._reads, self.wakes, self.deadlines)
         self.ends = EndsRequests(topics, port, config, self.wakes, self.deadlines)
         self._dead = DeadLetterList(topics, port)
         self.handlers: Handlers = {
             **self.fetching.handlers,
+            **self.fetching_many.handlers,
             **self.ends.handlers,
             **Measuring(topics, port).handlers,
             **Listing(registry, port, config).handlers,
@@ -51,19 +56,24 @@ class ReadingDesk:
     def end_moved(self, partition: Partition) -> None:
         """Offer new records to requests that wait for them."""
         self.fetching.end_moved(partition)
+        self.fetching_many.end_moved(partition)
         self.ends.end_moved(partition)
 
     def warmed(self, token: Hashable) -> None:
         """Pages are in memory that a read waited for."""
         if isinstance(token, Pick):
             self._dead.warmed(token)
+        elif isinstance(token, ManyFetch):
+            self.fetching_many.warmed(token)
         else:
             self.fetching.warmed(token)
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
         self.wakes.drop(peer)
+        self._reads.disconnect(peer)
         self.fetching.disconnect(peer)
+        self.fetching_many.disconnect(peer)
         self.ends.disconnect(peer)
 
     def topic_grown(self, topic: Topic) -> None:
@@ -73,9 +83,12 @@ class ReadingDesk:
     def topic_deleted(self, topic: Topic, error: Error) -> None:
         """A topic is about to go: answer those who wait for it."""
         for partition in topic.readable:
+            self._reads.close(partition)
             self.fetching.topic_deleted(partition, error)
+            self.fetching_many.topic_deleted(partition, error)
         self.ends.topic_deleted(topic)
 
     def stats(self) -> dict[str, Any]:
         """Numbers for people."""
-        return {"fetch.waiting": self.fetching.waiting, "ends.waiting": self.ends.waiting}
+        fetches = self.fetching.waiting + self.fetching_many.waiting
+        return {"fetch.waiting": fetches, "ends.waiting": self.ends.waiting}

@@ -5,6 +5,10 @@ Contract: as there, awaited; everything happens on the loop that connected.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ..arguments.quantities import Duration, Size
+from ..batches.fetched import FetchedBatches
 from ..batches.verbs import BatchVerbs
 from ..descriptions import Appended, OpenedProducer
 from .driver import AsyncDriver
@@ -49,3 +53,33 @@ class AsyncBatchClient:
         that is damaged, or that a producer may not send.
         """
         return await self._driver.run(self._batch_verbs.append_batch(topic, partition, batch, id))
+
+    async def fetch_batches(
+        self,
+        places: Iterable[tuple[str, int, int]],
+        *,
+        max_bytes: Size = "4MB",
+        partition_max_bytes: Size = "1MB",
+        min_bytes: Size = 1,
+        wait: Duration = 0.0,
+        verify: bool = True,
+    ) -> list[FetchedBatches]:
+        """The next batches of many partitions, as they are stored, in one request.
+
+        Args:
+            places: (topic id, partition, offset) of each, up to 4096, and each partition once. They are read in this
+                order until `max_bytes` are full, so name first what came short in the last call.
+            max_bytes: of all together, 4 MiB at most. One batch comes though it is longer.
+            partition_max_bytes: of each partition, but for one batch that is longer.
+            min_bytes: wait while there is less.
+            wait: at most so long; 0: return what is there.
+            verify: check every column against its checksum.
+
+        Returns: what there is of each place, in order. An error of one, like UnknownTopic, OutOfBounds or Corrupt,
+        stands with it and ends the wait.
+
+        Raises: InvalidRequest when a partition is named twice; LimitReached.
+        """
+        return await self._driver.run(
+            self._batch_verbs.fetch_batches(places, max_bytes, partition_max_bytes, min_bytes, wait, verify)
+        )

@@ -6,13 +6,27 @@ sends what is no batch, or too large a frame. The rest of it the broker judges.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...storage.batch import Kind, parse
 from ...storage.errors import InvalidBatch
-from ...transport.messages import OpenProducer, Produce, Produced, ProducerOpened
+from ...transport.messages import (
+    Answer,
+    FetchedMany,
+    FetchFrom,
+    FetchMany,
+    OpenProducer,
+    Produce,
+    Produced,
+    ProducerOpened,
+)
+from ..arguments.quantities import Duration, Size, seconds, size_bytes
 from ..connection.connection import Connection, Question
 from ..connection.steps import Steps
 from ..descriptions import Appended, OpenedProducer
-from ..ranges.verbs import id_of
+from ..errors import InvalidArgument
+from ..ranges.verbs import id_of, topic_id
+from .fetched import FetchedBatches, fetched_of
 
 
 class BatchVerbs:
@@ -47,6 +61,55 @@ class BatchVerbs:
         what = f"appending a batch to partition {partition} of topic {name}"
         produced = yield from connection.wait_for(question, Produced, deadline=deadline, what=what)
         return Appended(produced.offset, produced.term, produced.time_us)
+
+    def fetch_batches(
+        self,
+        places: Iterable[tuple[str, int, int]],
+        max_bytes: Size,
+        partition_max_bytes: Size,
+        min_bytes: Size,
+        wait: Duration,
+        verify: bool,
+    ) -> Steps[list[FetchedBatches]]:
+        """The next batches of many partitions."""
+        total, least = size_bytes(max_bytes, "max_bytes"), size_bytes(min_bytes, "min_bytes")
+        wanted = _places(places, size_bytes(partition_max_bytes, "partition_max_bytes"))
+        wait_s = seconds(wait, "wait")
+        question = FetchManyQuestion(self.connection, wanted, total, least, round(wait_s * 1000))
+        deadline = self.connection.deadline() + wait_s
+        answer = yield from self.connection.wait_for(
+            question, FetchedMany, deadline=deadline, what=f"fetching from {len(wanted)} partitions"
+        )
+        found: list[FetchedBatches] = []
+        payload, position = memoryview(question.batches), 0
+        for place, part in zip(wanted, answer.partitions, strict=True):
+            end = position + part.size_bytes
+            found.append(fetched_of(place, part, payload[position:end], verified=verify))
+            position = end
+        return found
+
+
+class FetchManyQuestion(Question):
+    """Asks for batches of many partitions, and keeps those of the answer."""
+
+    def __init__(
+        self, connection: Connection, places: list[FetchFrom], max_bytes: int, min_bytes: int, wait_ms: int
+    ) -> None:
+        super().__init__(connection, lambda request: FetchMany(request, places, max_bytes, min_bytes, wait_ms))
+        self.batches = b""
+
+    def answered(self, answer: Answer) -> None:  # no `then`, as of FetchQuestion
+        super().answered(answer)
+        self.batches = bytes(self._connection.payload)
+
+
+def _places(places: Iterable[tuple[str, int, int]], max_bytes: int) -> list[FetchFrom]:
+    try:
+        return [FetchFrom(topic_id(id_), partition, offset, max_bytes) for id_, partition, offset in places]
+    except InvalidArgument as error:
+        raise InvalidArgument(f"places: {error.message}") from None
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"places={places!r} are no places: each is (topic id, partition, offset)") from None
 
 
 def _check(batch: bytes) -> int:

@@ -63,6 +63,11 @@ def _most_of_streams(on: Subjects) -> dict[type, list[m.Request]]:
         m.OpenProducer: [m.OpenProducer(1, narrow, 0, "me")],
         m.Produce: [m.Produce(1, narrow, 0)],
         m.Fetch: [m.Fetch(1, narrow, 0, 0, -1, 1 << 30, 0)],
+        m.FetchMany: [
+            m.FetchMany(1, [m.FetchFrom(wide, number, 0, 1 << 30) for number in range(on.partitions)], 1 << 30, 1, 0),
+            m.FetchMany(1, [m.FetchFrom(narrow, 0, 0, 1 << 30)], 1 << 30, 1 << 30, PATIENT),
+            m.FetchMany(1, [m.FetchFrom(wide, number, 0, 1) for number in range(4096)], 1, 1, PATIENT),
+        ],
         m.Join: [
             m.Join(1, wide, "", "", "control", -1, [], 300_000, 0, 0),
             m.Join(1, wide, "members", "m", "control", -1, [], 300_000, 0, 0),
@@ -164,6 +169,7 @@ def usual(on: Subjects) -> dict[type, list[m.Request]]:
         m.OpenProducer: [m.OpenProducer(1, narrow, 0, f"me-{number}") for number in range(64)],
         m.Produce: [m.Produce(1, narrow, 0)],
         m.Fetch: [m.Fetch(1, narrow, 0, 2990, -1, 4096, 0)],
+        m.FetchMany: [m.FetchMany(1, [m.FetchFrom(narrow, 0, 2990, 4096)], 4096, 1, 0)],
         m.Join: [m.Join(1, narrow, "members", f"m{number}", "control", -1, [], 10_000, 1 << 20, 1000)
                  for number in range(64)],
         m.Release: [m.Release(on.session, [0])],

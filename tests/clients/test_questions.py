@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from penstock.clients.batches.verbs import FetchManyQuestion
 from penstock.clients.connection.connection import Question
 from penstock.clients.queues.claiming import _ClaimQuestion
 from penstock.clients.queues.verbs import _DeadQuestion
@@ -37,6 +38,7 @@ class Answering:
 
 
 QUESTIONS: dict[str, Callable[[Any], Question]] = {
+    "fetch many": lambda connection: FetchManyQuestion(connection, [], 0, 0, 0),
     "fetch": lambda connection: FetchQuestion(connection, b"t", 0, 0, 0),
     "claim": lambda connection: _ClaimQuestion(connection, cast("Any", None)),
     "dead": lambda connection: _DeadQuestion(connection, cast("Any", None), "g", 0, 0, 1, ""),

@@ -54,6 +54,7 @@ WRONG = {
     "Sequence[str]": ["x", 5, [5], ["nonsense"]],
     "Iterable[Stage]": ["x", 5, [5]],
     "Iterable[tuple[int, int, int]]": ["x", 5, [5], [(1, 2)], [(1, 2, -3)], {0.5: 1}, {(1, 2): 3}],
+    "Iterable[tuple[str, int, int]]": ["x", 5, [5], [("a", 2)], [(b"a", 0, 0)], [("0" * 32, 0, -1)], {"abc": 1}],
     "Sequence[Task]": ["x", 5, [5], [None]],
     "Sequence[AsyncTask]": ["x", 5, [5], [None]],
     "Task": ["x", 5],
@@ -79,7 +80,7 @@ GOOD: dict[str, Any] = {
     "stages": [Stage(bytes(16), 0, 1, 1)], "topics": ["t"], "spans": [(0, 0, 1)], "piece_bytes": 100, "at": "latest",
     "partition": 0, "start": 0, "end": 1, "offset": 0, "to": "latest", "spec": "@daily", "value": b"v",
     "batch": bytes(encode([b"v"], producer_id=1)), "values": [b"v"],
-    "delay": 1, "ids": ["t-0-0"], "verb": "ack", "on_done": print, "worker": "w",
+    "places": [("0" * 32, 0, 0)], "delay": 1, "ids": ["t-0-0"], "verb": "ack", "on_done": print, "worker": "w",
 }  # fmt: skip
 """Of parameters that have no default."""
 

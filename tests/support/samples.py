@@ -29,6 +29,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.OpenProducer(8, TOPIC, 0, "loader"), b""),
     (m.Produce(9, TOPIC, 3), BATCH),
     (m.Fetch(10, TOPIC, 3, 1000, -1, 1 << 20, 500), b""),
+    (m.FetchMany(10, [m.FetchFrom(TOPIC, 3, 1000, 1 << 20), m.FetchFrom(TOPIC, 4, -1, 1, 7)], 1 << 20, 1, 500), b""),
     (m.Join(11, TOPIC, "report", "member-1", "push", m.LATEST, [(0, 10), (1, 20)], 10_000, 1 << 20, 50_000), b""),
     (m.Release(77, [0, 1]), b""),
     (m.Credit(77, 1 << 40, 1 << 33), b""),
@@ -82,6 +83,12 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.ProducerOpened(6, 2**63 + 1, 2, 500), b""),
     (m.Produced(7, 1000, 2, 1_700_000_000_000_000), b""),
     (m.Fetched(8, 1003, 0, 1003), BATCH),
+    (
+        m.FetchedMany(
+            8, [m.FetchedFrom(len(BATCH), 1003, 0, 1003), m.FetchedFrom(0, 7, 0, 0, "unknown_partition", "no", True, 3)]
+        ),
+        BATCH,
+    ),
     (m.Joined(9, 77, "ipc:///run/x.sock.0123456789ab", 3, [m.Assignment(0, 5, 100, 2)]), b""),
     (m.Assigned(77, [m.Assignment(1, 6, 0, 0)], [0]), b""),
     (m.Deliver(77, 1, 0, 5, 100, 103, 2000, 3), BATCH),

@@ -15,7 +15,7 @@ import pytest
 from penstock.broker.engine import NodeConfig
 from penstock.broker.engine.producing import judging
 from penstock.broker.engine.queues.requests import dead_letter_list
-from penstock.broker.engine.streams import ends, fetching
+from penstock.broker.engine.streams import ends, fetching_many, reading
 from penstock.broker.engine.tables.producers import RECENT
 from penstock.broker.engine.tables.queues import settings as queue_settings
 from penstock.broker.engine.turns import parked, portions
@@ -23,6 +23,7 @@ from penstock.clients.producing.pieces import HEADERS_BYTES_MAX
 from penstock.storage.errors import Error
 from penstock.transport import (
     codec,
+    fetch_messages,
     framing,
     message,
     messages,
@@ -156,12 +157,14 @@ def test_the_limits_are_those_of_the_code():
     assert (
         f"| entries of a list of a request | {message.LIST_MAX:,}; settles {queue_messages.SETTLES_MAX}, known ends "
         f"of a topic {range_messages.ENDS_MAX:,}, columns {messages.COLUMNS_MAX}, "
+        f"places of a FetchMany {fetch_messages.PLACES_MAX:,}, "
         f"stages {transaction_messages.STAGES_MAX:,} |"
     ) in table
-    assert f"| bytes of one Fetched | {fetching.BYTES_MAX // mib} MiB, but for one batch that is longer |" in table
+    most = f"{reading.BYTES_MAX // mib} MiB, but for one batch that is longer"
+    assert f"| bytes of one Fetched or FetchedMany | {most} |" in table
     assert (
         f"of each | {parked.EACH_MAX} for one connection, {parked.ALL_MAX:,} in all; AskEnds about "
-        f"{ends.TOPICS_MAX:,} topics together for one connection |"
+        f"{ends.TOPICS_MAX:,} topics, FetchMany {fetching_many.PLACES_MAX:,} partitions together for one connection |"
     ) in table
     assert f"of the broker, begun or not | {portions.JOBS_MAX} |" in table
     assert (

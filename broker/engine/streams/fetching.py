@@ -9,9 +9,8 @@ ahead.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ....storage.projection import project
 from ....transport.messages import Fetch, Fetched
@@ -19,43 +18,28 @@ from ..logs.partition import Partition
 from ..logs.topics import Topics
 from ..ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
 from ..turns.awaiting import AwaitingRequests
+from .reading import Read, Reads, answer_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from ....storage.errors import Error
-    from ....storage.reader import Chunk, Cursor
     from ..turns.alarms import Alarms
     from ..turns.portions import Portions
-
-
-BYTES_MAX = 4 << 20
-"""Limit of one answer, except for a single longer batch."""
-
-CONTINUATIONS = 256
-"""Places remembered where a peer's last fetch ended."""
-
-
-class Continuation(NamedTuple):
-    """The end of a fetch: the next offset, the term of the batch before it, and a cursor there."""
-
-    offset: int
-    term: int
-    cursor: Cursor
 
 
 class WaitingFetch:
     """One fetch that was not answered yet. Stands among the partition's readers under its own number."""
 
-    __slots__ = ("cold", "cursor", "deadline_s", "message", "number", "partition", "peer")
+    __slots__ = ("cold", "deadline_s", "message", "number", "partition", "peer", "read")
 
-    def __init__(self, peer: Peer, message: Fetch, partition: Partition, deadline_s: float, number: int) -> None:
+    def __init__(self, peer: Peer, message: Fetch, read: Read, deadline_s: float, number: int) -> None:
         self.peer = peer
         self.message = message
-        self.partition = partition
+        self.partition = read.partition
+        self.read = read
         self.deadline_s = deadline_s
         self.number = number
-        self.cursor: Cursor | None = None
         self.cold = False
 
 
@@ -63,15 +47,21 @@ class Fetching:
     """Handler of Fetch, and the fetches that wait."""
 
     def __init__(
-        self, topics: Topics, port: Port, config: NodeConfig, wakes: Portions, deadlines: Alarms[float]
+        self,
+        topics: Topics,
+        port: Port,
+        config: NodeConfig,
+        reads: Reads,
+        wakes: Portions,
+        deadlines: Alarms[float],
     ) -> None:
         """`wakes` answers those that wait, in portions."""
         self.handlers: Handlers = {Fetch: self.fetch}
         self._topics = topics
         self._port = port
         self._config = config
+        self._reads = reads
         self._numbers = count(1)
-        self._continuations: OrderedDict[tuple[Peer, Partition], Continuation] = OrderedDict()
         self._awaiting = AwaitingRequests[WaitingFetch](
             "fetches", port, wakes, deadlines, answer=self._answer, overdue=self._give_up, looks=1
         )
@@ -81,12 +71,9 @@ class Fetching:
     def fetch(self, peer: Peer, message: Fetch, payload: Payload, now: Now) -> None:
         """Answer, or wait. Raises Diverged, OutOfBounds, LimitReached."""
         partition = self._topics.partition(message.topic, message.partition)
-        cursor = self._continued(peer, partition, message)
-        if cursor is None:
-            partition.check_position(message.offset, message.term)
+        read = self._reads.begin(peer, partition, message.offset, message.term)
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
-        waiting = WaitingFetch(peer, message, partition, now.monotonic_s + wait_s, next(self._numbers))
-        waiting.cursor = cursor
+        waiting = WaitingFetch(peer, message, read, now.monotonic_s + wait_s, next(self._numbers))
         if self._awaiting.attempt(waiting):
             return
         if message.wait_ms or waiting.cold:
@@ -108,14 +95,10 @@ class Fetching:
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
-        for key in [key for key in self._continuations if key[0] == peer]:
-            del self._continuations[key]
         self._awaiting.disconnect(peer)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
         """Fail the fetches that wait for records of a deleted partition."""
-        for key in [key for key in self._continuations if key[1] is partition]:
-            del self._continuations[key]
         self._awaiting.close(partition, error)
 
     @property
@@ -125,38 +108,16 @@ class Fetching:
 
     def _answer(self, waiting: WaitingFetch) -> bool:
         message, partition = waiting.message, waiting.partition
-        while message.offset < partition.end:
-            if waiting.cursor is None:
-                waiting.cursor = partition.cursor(message.offset)
-            size = min(message.max_bytes, self._config.max_frame_bytes, BYTES_MAX)
-            chunk = self._port.read(waiting.cursor, size, partition.seq, waiting)
-            if chunk is COLD:
-                waiting.cold = True
-                return False
-            if chunk is None:
-                return False
-            if chunk.next_offset > message.offset:
-                answer = Fetched(message.request, chunk.next_offset, partition.first, partition.end)
-                payload = project(chunk.batches, message.columns) if message.columns else chunk.buffer
-                self._port.reply(waiting.peer, answer, payload)
-                self._remember(waiting, chunk)
-                return True
-        return False
-
-    def _remember(self, waiting: WaitingFetch, chunk: Chunk) -> None:
-        """Most fetches go on where the same peer's last one ended: its cursor saves finding that place again."""
-        assert waiting.cursor is not None
-        key = (waiting.peer, waiting.partition)
-        self._continuations[key] = Continuation(chunk.next_offset, chunk.batches[-1].term, waiting.cursor)
-        self._continuations.move_to_end(key)
-        if len(self._continuations) > CONTINUATIONS:
-            self._continuations.popitem(last=False)
-
-    def _continued(self, peer: Peer, partition: Partition, message: Fetch) -> Cursor | None:
-        known = self._continuations.pop((peer, partition), None)
-        if known is None or known.offset != message.offset or message.term not in (-1, known.term):
-            return None
-        return known.cursor if message.offset >= partition.first else None
+        chunk = self._reads.next(waiting.read, answer_bytes(message.max_bytes, self._config), waiting)
+        if chunk is COLD:
+            waiting.cold = True
+        if chunk is COLD or chunk is None:
+            return False
+        answer = Fetched(message.request, chunk.next_offset, partition.first, partition.end)
+        payload = project(chunk.batches, message.columns) if message.columns else chunk.buffer
+        self._port.reply(waiting.peer, answer, payload)
+        self._reads.remember(waiting.peer, waiting.read, chunk)
+        return True
 
     def _empty(self, waiting: WaitingFetch) -> None:
         message, partition = waiting.message, waiting.partition

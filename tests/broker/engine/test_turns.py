@@ -127,13 +127,16 @@ def parked(place: Place) -> dict[type, list[m.Request]]:
     known = [m.Known(narrow, [3000])]
     return {
         m.Fetch: [m.Fetch(1, narrow, 0, 3000, -1, 1 << 20, PATIENT) for _ in range(WAITING)],
+        m.FetchMany: [
+            m.FetchMany(1, [m.FetchFrom(narrow, 0, 3000, 1 << 20)], 1 << 20, 1, PATIENT) for _ in range(WAITING)
+        ],
         m.AskTask: [m.AskTask(1, work, "q", 0, 2000 + number % 1000, PATIENT) for number in range(WAITING)],
         m.AskEnds: [m.AskEnds(1, known, PATIENT) for _ in range(WAITING)],
         m.Lease: [m.Lease(1, narrow, "lines", "w", 1, wait_ms=PATIENT, start=-2) for _ in range(WAITING)],
     }
 
 
-@pytest.mark.parametrize("kind", [m.Fetch, m.AskTask, m.AskEnds, m.Lease], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [m.Fetch, m.FetchMany, m.AskTask, m.AskEnds, m.Lease], ids=lambda kind: kind.__name__)
 def test_what_waits_in_great_numbers_is_answered_in_portions_and_all_of_it(kind: type):
     place = Place()
     rig = place.rig
