@@ -225,7 +225,10 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
                 (taken,) = await take(link, [terms], 0.0)
                 entries = [] if taken is None else await _entries(link, taken)
             else:
-                entries = await _own(link, terms, await offset_at(link, place, *behind), session.version)
+                offset = await offset_at(link, place, *behind)
+                if offset <= place.first:  # entries that were trimmed may be pending
+                    offset = min(max(behind.offset - 1, 0), offset)
+                entries = await _own(link, terms, offset, session.version)
         except (UnknownGroup, UnknownTopic):
             raise no_group(key, name) from None
         if entries or behind is not None:

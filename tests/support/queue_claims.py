@@ -63,6 +63,7 @@ class Claims(Administration):
             found = found[: asked.max_records]
             if len(found) == asked.max_records:
                 following = next((at for at in leased if at > found[-1]), -1)
+        gone = shelf.drop_gone(group, [at for at in found if at < first], asked.holder, given_by_us)
         found = [at for at in found if first <= at < end]
         if asked.max_bytes == 1 and len(found) > 1:
             found, following = found[:1], found[1]
@@ -79,17 +80,17 @@ class Claims(Administration):
             shelf.given(group, lease.token, asked.worker, until_us, given_us, runs, now_us)
         self.note(f"{asked.group} {found} -> {asked.worker} has {runs} of {asked.partition}")
         token = 0 if lease is None else lease.token
-        given = (token, runs, following)
+        given = (token, runs, following, gone)
         self.expect(asked.request, lambda answer, payload: self._check_claimed(asked, given, answer, payload))
 
     def _check_claimed(
-        self, asked: m.Claim, given: tuple[int, dict[int, int], int], answer: Any, payload: bytes
+        self, asked: m.Claim, given: tuple[int, dict[int, int], int, list[int]], answer: Any, payload: bytes
     ) -> None:
-        token, runs, following = given
+        token, runs, following, gone = given
         assert isinstance(answer, m.Leased), answer
         assert (answer.partition, answer.token) == (asked.partition, token)
         assert {at + n: attempt for at, count, attempt in answer.runs for n in range(count)} == runs
-        assert (answer.next_offset, answer.gone, answer.refused) == (following, [], [])
+        assert (answer.next_offset, answer.gone, answer.refused) == (following, gone, [])
         values: dict[int, bytes] = {}
         for batch in batches(payload):
             values.update(zip(batch.offsets().tolist(), batch.values(), strict=True))

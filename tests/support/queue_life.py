@@ -106,8 +106,7 @@ class Life(Claims):
         shelf, state = self.shelves[partition], self.partition_at(partition).proposed
         high = min(len(self.steps) % 8, state.end)
         for name, group in shelf.groups.items() if not self.holding else ():
-            states = [task.state for offset, task in group.tasks.items() if offset < high]
-            most = sum(state in ("untouched", "waiting", "leased", "dead") for state in states)
+            most = group.unfinished(task for offset, task in group.tasks.items() if offset < high)
             assert open_below(state, state.queues.by_name[name], high) == most
 
     def _adopt(self, partition: int) -> None:

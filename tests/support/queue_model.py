@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from penstock.broker.engine.tables.queues.settings import QueueSettings
@@ -43,6 +44,7 @@ class Task:
     history: list[tuple[str, str]] = field(default_factory=list)  # worker, reason
     reason: str = ""
     cancelling: bool = False
+    gone: bool = False  # trimmed while a lease without an end held it, which its worker has to settle
     progress: bytes | None = None
 
 
@@ -83,6 +85,10 @@ class Group:
     def saw(self, worker: str, now_us: int) -> None:
         """A worker was given something, or extended what it has."""
         self.workers[worker] = (self.workers.get(worker, (now_us, 0))[0], now_us)
+
+    def unfinished(self, tasks: Iterable[Task]) -> int:
+        """How many of them a trim would take from the group."""
+        return sum(task.state in ("untouched", "waiting", "leased", "dead") and not task.gone for task in tasks)
 
     def knows(self, worker: str) -> bool:
         return worker in self.workers or any(given.worker == worker for given in self.leases.values())
@@ -223,7 +229,8 @@ class Shelf:
 
     def busy(self, group: Group) -> Counter[bytes]:
         """How many records of each key are leased."""
-        keys = [self.records[offset].key for offset, task in group.tasks.items() if task.state == "leased"]
+        held = [offset for offset, task in group.tasks.items() if task.state == "leased" and not task.gone]
+        keys = [self.records[offset].key for offset in held]
         return Counter(key for key in keys if key is not None)
 
     def before(self, group: Group, offset: int) -> list[int]:
@@ -317,19 +324,27 @@ class Shelf:
 
     def _back(self, group: Group, offset: int, attempt: int, ready_us: int, reason: str) -> None:
         task = group.tasks[offset]
-        if task.cancelling:
-            task.state, task.cancelling = "cancelled", False
+        if self._is_over(task):
             return
         self._failed(group, task, reason)
         task.state, task.attempt, task.ready_us = "waiting", attempt, ready_us
 
     def _dies(self, group: Group, offset: int, reason: str) -> None:
         task = group.tasks[offset]
-        if task.cancelling:
-            task.state, task.cancelling = "cancelled", False
+        if self._is_over(task):
             return
         self._failed(group, task, reason)
         task.state, task.reason = "dead", reason
+
+    def _is_over(self, task: Task) -> bool:
+        """Whether a record that leaves its lease is not tried again."""
+        if task.gone:
+            task.state, task.gone = "done", False
+        elif task.cancelling:
+            task.state, task.cancelling = "cancelled", False
+        else:
+            return False
+        return True
 
     def _failed(self, group: Group, task: Task, reason: str) -> None:
         if reason:
@@ -361,7 +376,11 @@ class Shelf:
         self.first, lost = max(self.first, first), dict[str, int]()
         for name, group in self.groups.items():
             gone = {offset: group.tasks.pop(offset) for offset in list(group.tasks) if offset < first}
-            lost[name] = sum(task.state in ("untouched", "waiting", "leased", "dead") for task in gone.values())
+            lost[name] = group.unfinished(gone.values())
+            for offset, task in list(gone.items()):
+                if task.state == "leased" and group.leases[task.token].until_us == FOREVER_US:
+                    task.gone, task.cancelling, task.progress, task.history = True, False, None, []
+                    group.tasks[offset] = gone.pop(offset)
             group.start = max(group.start, first)
             for token in {task.token for task in gone.values() if task.state == "leased"}:
                 self._ended(group, token, by_worker=False)
@@ -391,6 +410,18 @@ class Shelf:
         """Whether a leased record is of this worker, and idle for long enough."""
         given = group.leases[group.tasks[offset].token]
         return holder in (None, given.worker) and given.given_us <= given_by_us
+
+    def drop_gone(
+        self, group: Group, offsets: list[int], holder: str | None, given_by_us: int
+    ) -> list[int]:  # fmt: skip
+        """Leased records that are gone leave their leases when they are claimed. Returns which did."""
+        leased = [offset for offset in offsets if group.tasks.get(offset, Task("none")).state == "leased"]
+        wanted = [offset for offset in leased if self.is_wanted(group, offset, holder, given_by_us)]
+        for offset in wanted:
+            task = group.tasks[offset]
+            task.state, task.gone, task.progress = "done", False, None
+            self._ended(group, task.token, by_worker=True)
+        return wanted
 
     def claim(
         self, group: Group, offsets: list[int], holder: str | None, given_by_us: int, attempt: int,

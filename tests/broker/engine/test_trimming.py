@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from penstock.broker.engine.tables import effects as fx
 from penstock.transport import messages as m
+from penstock.transport.queue_messages import Verb
 from support.dead import die, set_queue
 from support.engine import Rig
 from support.staging import partition_of, portion, stage
@@ -223,6 +224,50 @@ def test_the_rest_of_a_lease_stays_with_its_worker():
     assert rig.ask(m.ExtendLeases, topic, "g", [(0, leased.token)]).lost == []
     assert rig.settle(topic, m.Settle(0, leased.token, 1, [(0, 4)], 0, "no")) == []
     assert rig.lease(topic, most=9).runs == [(2, 2, 2), (4, 2, 1)]
+
+
+@pytest.mark.parametrize("verb", list(Verb))
+def test_a_lease_without_an_end_is_settled_by_its_worker_though_records_are_gone(verb: Verb):
+    rig, topic = filled(6)
+    set_queue(rig, topic, lease_s=None, max_attempts=None, dead_topic="dead", order="key")
+    leased = rig.lease(topic, most=4)
+    assert trim(rig, topic, OFFSET, 2)[0].lost == [("g", 2)]
+    assert trim(rig, topic, OFFSET, 3)[0].lost == [("g", 1)], "0 and 1 are gone already"
+    rig.restart(clean=False)
+    assert rig.queue(topic).in_flight == 4
+    settled = rig.ask(m.SettleRecords, topic, "g", verb, [(0, offset) for offset in (0, 1, 3)])
+    assert settled.count == 3
+    queue = partition_of(rig, topic).committed.queues.by_name["g"]
+    assert [list(lease.runs()) for lease in queue.leases.values()] == [[(2, 1, 1)]]
+    assert {*queue.retrying, *queue.dead_letters} <= {3}
+    assert [entry.offset for entry in partition_of(rig, topic).committed.outbox.entries.values()] in ([], [3])
+    assert rig.settle(topic, m.Settle(0, leased.token, verb)) == []
+    rig.restart(clean=False)
+    assert rig.queue(topic).in_flight == 0
+
+
+def test_a_claim_names_leased_records_that_are_gone_and_they_are_pending_no_longer():
+    rig, topic = filled(6)
+    set_queue(rig, topic, lease_s=None, max_attempts=None)
+    rig.lease(topic, most=4)
+    trim(rig, topic, OFFSET, 2)
+    pending = rig.ask(m.ListPending, topic, "g", 0, 9)
+    assert sum(run.count for run in pending.runs) == 4
+    claimed = rig.ask(lambda *fields: m.Claim(*fields, max_records=9), topic, "g", "other", 0)
+    assert (claimed.gone, claimed.runs) == ([0, 1], [(2, 2, 2)])
+    assert rig.queue(topic).in_flight == 2
+
+
+def test_segments_of_records_that_are_gone_are_removed():
+    rig, topic = filled(12)
+    set_queue(rig, topic, lease_s=None, max_attempts=None)
+    rig.lease(topic, most=9)
+    before = segments(rig, topic)
+    trim(rig, topic, OFFSET, 9)
+    for _ in range(4):
+        fill(rig, topic, 6)
+    assert segments(rig, topic) <= before + 6
+    assert not partition_of(rig, topic).committed.kept, "nothing is carried forward for them"
 
 
 def test_what_is_delayed_or_urgent_goes_too():

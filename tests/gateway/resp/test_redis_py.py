@@ -25,7 +25,6 @@ OURS_FAIL = {
     "test_xadd": "chooses an id, and ids say when and where the broker appended",
     "test_xadd_explicit_ms": "chooses an id",
     "test_xgroup_create_entriesread": "fails against Redis 7.0.15, too",
-    "test_xreadgroup": "what is trimmed leaves its groups, so it is not read again as an entry without fields",
 }
 """Those that fail, and why."""
 

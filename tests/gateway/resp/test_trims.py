@@ -82,12 +82,17 @@ def test_entries_trim_beside_the_connection(resp, key, where):
     assert resp.xlen(key) >= 20
 
 
-def test_what_is_trimmed_leaves_its_groups(resp, native, key):
-    ids = filled(resp, key, 4)
+def test_what_is_trimmed_stays_pending_until_it_is_acknowledged_or_read_again(resp, native, key):
+    ids = filled(resp, key, 5)
     resp.xgroup_create(key, "g", 0)
-    resp.xreadgroup("g", "a", {key: ">"}, count=2)
-    assert resp.xtrim(key, minid=ids[1], approximate=False) == 1
-    assert [each["message_id"] for each in resp.xpending_range(key, "g", "-", "+", 9)] == [ids[1]]
+    resp.xreadgroup("g", "a", {key: ">"}, count=3)
+    assert resp.xtrim(key, minid=ids[2], approximate=False) == 2
+    assert [each["message_id"] for each in resp.xpending_range(key, "g", "-", "+", 9)] == ids[:3]
+    assert resp.xack(key, "g", ids[0]) == 1
+    answer = resp.xreadgroup("g", "a", {key: "0"})
+    again = answer[key.encode()][0] if isinstance(answer, dict) else answer[0][1]
+    assert [(id_, bool(fields)) for id_, fields in again] == [(ids[1], False), (ids[2], True)]
+    assert [each["message_id"] for each in resp.xpending_range(key, "g", "-", "+", 9)] == [ids[2]]
     assert resp.xack(key, "g", *ids) == 1
     assert native.queue(key, "g").ready == 2
 

@@ -1,7 +1,8 @@
 """A queue group on one partition: the sum of its effects.
 
 Invariant: every record from `start` on is in exactly one state. At or above the frontier: untouched. Below it: leased,
-retrying, held (skipped because of its key), dead-lettered, or done; done records are in no table. Records with a
+retrying, held (skipped because of its key), dead-lettered, or done; done records are in no table. Leased records below
+`gone_below` are gone from the log: they only leave their leases, and are done then. Records with a
 priority or a delay are skipped by the frontier; `cursors` say how far the group has taken each shelf.
 
 Contract: applying decides nothing and never fails on logged effects; replay gives the same tables. Memory is O(open
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from .....transport.queue_messages import FOREVER_US
 from .. import effects as fx
 from .endings import Endings
 from .lease_table import LeaseTable
@@ -79,6 +81,7 @@ class QueueBody(Struct, array_like=True):
     endings: list[tuple[int, int]] = []
     apart: list[int] = []
     workers: list[KnownWorker] = []
+    gone_below: int = 0
 
 
 class Queue:
@@ -100,6 +103,7 @@ class Queue:
         self.dead_letters: dict[int, DeadLetter] = {}  # by offset
         self.cancelling: set[int] = set()  # leased, and not leased again
         self.cancelled: set[int] = set()  # done without being tried; skipped where they were untouched
+        self.gone_below = 0  # trimmed: what is still leased below it has no end
         self.apart: set[int] = set()  # open when the group was moved before them: they have a state of their own
         self.ended: dict[int, None] = {}  # tokens, oldest first
         self.progress: dict[int, bytes] = {}  # by offset, of leased records
@@ -207,6 +211,8 @@ class Queue:
             return
         for first, count, attempt, ready_us in effect.runs:
             for offset in range(first, first + count):
+                if offset < self.gone_below:
+                    continue
                 if offset in self.cancelling:
                     self.cancelled.add(offset)
                     self._over([(offset, 1)], time_us)
@@ -224,6 +230,8 @@ class Queue:
             for offset in range(first, first + count):
                 if effect.token and lease is None and offset >= self.frontier:
                     continue  # its lease was lost with a damaged batch: here it is untouched, and will be tried
+                if offset < self.gone_below:
+                    continue
                 waited = self.retrying.pop(offset, None)
                 if offset in self.cancelling:
                     self.cancelled.add(offset)
@@ -274,10 +282,15 @@ class Queue:
             self.cancelled = {offset for offset in self.cancelled if offset >= first or kept.seq(offset)}
 
     def drop_below(self, first: int) -> None:
-        """Records before `first` are none of the group's any more, whatever it had begun; leases of them are lost."""
+        """Records before `first` are none of the group's any more, whatever it had begun; leases of them are lost.
+
+        Leases without an end are settled by their worker alone, which hears that the records are gone.
+        """
         self.start, self.frontier = max(self.start, first), max(self.frontier, first)
+        self.gone_below = max(self.gone_below, first)
         for lease in list(self.leases.values()):
-            self.leases.take_out(lease, 0, first)
+            if lease.until_us < FOREVER_US:
+                self.leases.take_out(lease, 0, first)
             lease.forget_below(first)
             self._settled(lease, ended=False)
         tables: tuple[dict[int, Any], ...] = (self.retrying, self.held, self.dead_letters, self.progress)
@@ -394,7 +407,7 @@ class Queue:
             sorted(self.retrying.items(), key=_first), sorted(self.held.items()),
             sorted(self.dead_letters.items(), key=_first), sorted(self.cancelling), sorted(self.cancelled),
             list(self.ended), sorted(self.progress.items()), self.finals, self.endings.entries[:],
-            sorted(self.apart), list(self.workers.values()),
+            sorted(self.apart), list(self.workers.values()), self.gone_below,
         )  # fmt: skip
 
     @classmethod
@@ -414,7 +427,7 @@ class Queue:
         queue.apart = set(body.apart)
         queue.progress = dict(body.progress)
         queue.workers = WorkerTable.load(body.workers)
-        queue.finals = body.finals
+        queue.finals, queue.gone_below = body.finals, body.gone_below
         queue.endings = Endings(body.endings, first)
         return queue
 

@@ -76,10 +76,11 @@ def untouched(queues: QueueTable, shelves: Shelves, end: int) -> int:
 
 
 def open_in(queue: Queue) -> np.ndarray:
-    """The open records of one group below its frontier."""
+    """The open records of one group below its frontier, without leased ones that are gone."""
     runs = [np.arange(first, first + count) for lease in queue.leases.values() for first, count, _ in lease.runs()]
     tables = [_keys(table) for table in (queue.retrying, queue.held, queue.dead_letters)]
-    return np.unique(np.concatenate([*runs, *tables]))
+    found = np.unique(np.concatenate([*runs, *tables]))
+    return found[np.searchsorted(found, queue.gone_below) :]
 
 
 def shelved(queue: Queue, shelves: Shelves, high: int) -> np.ndarray:
