@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from penstock.cli.app import run
+from support.processes import spawn
 
 
 class Result(NamedTuple):
@@ -72,7 +73,7 @@ def serve(data: Path, sockets: str, *more: str) -> Served:
     """Start a broker and wait until it serves."""
     listen = ["--listen", f"unix://{sockets}/broker.sock", "--listen", "tcp://127.0.0.1:0"]
     command = [sys.executable, "-m", "penstock", "serve", "--json", "--data", str(data), *listen, *more]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = spawn(command, signal.SIGTERM, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
     line = process.stdout.readline()

@@ -18,7 +18,7 @@ import pytest
 from penstock.broker import ServeConfig
 from penstock.gateway import users
 from support import npm
-from support.processes import Serving
+from support.processes import Serving, spawn
 from support.sources import ROOT
 
 NEEDS = "needs the extra gateway and the clients redis and httpx: pip install '.[dev]'"
@@ -40,9 +40,8 @@ class GatewayProcess:
         places = [word for place in [*asked, *(("--http", address) for address in http)] for word in place]
         command = [sys.executable, "-m", "penstock", "gateway", "--json", "--url", url, *places, *options]
         variables = {f"PENSTOCK_{name.upper()}": value for name, value in (settings or {}).items()}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **variables}
-        )
+        environment = {**os.environ, **variables}
+        self.process = spawn(command, signal.SIGTERM, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:

@@ -1,6 +1,7 @@
 """Real processes for tests: a served data directory, and programs under load that may be killed.
 
-Contract: everything started is ended by `close`; waiting is for an event or a journal, never for a time.
+Contract: everything started is ended by `close`, and when the tests themselves are ended or killed. Waiting is for an
+event or a journal, never for a time.
 """
 
 from __future__ import annotations
@@ -17,10 +18,25 @@ from pathlib import Path
 from typing import Any
 
 from penstock.broker import ServeConfig
+from penstock.broker.system import die_with_parent
 from penstock.storage import shared_block
 from support.checker import Sent
 
 TESTS = Path(__file__).resolve().parent.parent
+
+
+def spawn(command: Sequence[str], at_our_end: signal.Signals, **options: Any) -> subprocess.Popen[Any]:
+    """Start a process that the kernel sends a signal when this one ends, also when it is killed.
+
+    To the kernel, the parent is the thread that started the process: start none in a thread that ends earlier.
+    """
+    parent = os.getpid()
+
+    def end_with_us() -> None:
+        if not die_with_parent(parent, at_our_end):
+            os._exit(1)
+
+    return subprocess.Popen(command, preexec_fn=end_with_us, **options)
 
 
 class Serving:
@@ -29,7 +45,7 @@ class Serving:
     def __init__(self, config: ServeConfig, *, wait: bool = True, under: Sequence[str] = ()) -> None:
         """`under`: a command that becomes the supervisor, which it is given as arguments."""
         command = [*under, sys.executable, "-m", "penstock.broker", f"--config={config.to_json()}"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process = spawn(command, signal.SIGTERM, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.ready: dict[str, Any] = {}
         self._data = Path(config.data)
         self._text = b""
@@ -132,9 +148,8 @@ class Program:
         words = list(arguments)
         words[words.index("JOURNAL")] = str(self.journal)
         words = [role, *words] if module == "load" else words
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", f"support.{module}", *words], cwd=TESTS, stderr=self._log, stdout=self._log
-        )
+        command = [sys.executable, "-m", f"support.{module}", *words]
+        self.process = spawn(command, signal.SIGKILL, cwd=TESTS, stderr=self._log, stdout=self._log)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
