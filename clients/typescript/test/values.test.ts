@@ -71,8 +71,8 @@ test("addresses and credentials are read from the URL", () => {
 });
 
 test("options that cannot be are refused, without showing a password", () => {
-  const wrong = ["broker:6380", "http://broker", "tcp://broker:7/0", "tcp://broker?db=1", "tcp://broker:99999", "tcp://%zz@b"];
-  for (const url of [...wrong, "unix://run/x", "unix:///", "tcp://", "", 7 as unknown as string]) {
+  const wrong = ["broker:6380", "http://broker", "tcp://broker:7/0", "tcp://broker?db=1", "tcp://broker:99999"];
+  for (const url of [...wrong, "tcp://%zz@b", "unix://run/x", "unix:///", "tcp://", "", 7 as unknown as string]) {
     assert.throws(() => settled({ url }), (error) => {
       assert.ok(error instanceof errors.InvalidUrl && error instanceof errors.PenstockError);
       assert.deepEqual([error.code, error.retry], ["invalid_url", false]);
