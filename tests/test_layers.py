@@ -151,7 +151,7 @@ ORDER = {
     ],
     "penstock.gateway.resp": [
         # bytes and values
-        *("refusals", "replies", "parsing", "requests", "names", "entries", "id_runs", "tickets"),
+        *("refusals", "replies", "parsing", "runs", "requests", "names", "entries", "fields", "id_runs", "tickets"),
         *("command", "places", "read_options", "appends"),
         # commands
         *("basic", "transactions", "keys", "trims", "streams", "groups", "pending", "inspecting", "topics", "table"),

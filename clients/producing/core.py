@@ -169,13 +169,17 @@ class ProducerCore:
         where one is refused. Not for callers that Ctrl-C may interrupt. Raises RecordTooLarge, InvalidBatch,
         UnknownPartition.
         """
-        sender, sizes = self.sender(partition), [len(value or b"") for value in values]
+        sender = self.sender(partition)
+        try:
+            sizes = list(map(len, values))  # pyright: ignore[reportArgumentType]
+        except TypeError:  # of nulls
+            sizes = [len(value or b"") for value in values]
         if max(sizes) > self._largest:
             check_record(max(sizes), self.shape)
         if keys is not None or headers is not None:
             beside = map(extras_bytes, keys or repeat(None), headers or repeat(None), repeat(self.shape, len(sizes)))
             sizes = [size + more for size, more in zip(sizes, beside, strict=True)]
-        ends = list(accumulate(size + OVERHEAD_BYTES for size in sizes))
+        ends = list(accumulate(map(OVERHEAD_BYTES.__add__, sizes)))
         found: list[tuple[Pending, int, int]] = []
         at = before = 0
         while at < len(ends):

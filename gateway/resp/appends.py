@@ -15,7 +15,7 @@ from typing import Any
 from ..appending import Appender
 from ..link import TopicPlace
 from .command import RespSession
-from .entries import RecordParts
+from .fields import EntryColumns
 from .places import find, remembered
 from .replies import Encoded, encode
 from .tickets import Ticket, Tickets
@@ -25,7 +25,7 @@ Added = Callable[[Ticket], None]
 
 
 def append(
-    session: RespSession, key: bytes, records: list[RecordParts], ticket: type[Ticket], *, create: bool = True,
+    session: RespSession, key: bytes, records: EntryColumns, ticket: type[Ticket], *, create: bool = True,
     added: Added | None = None,
 ) -> Any:  # fmt: skip
     """Append records to the topic of a key, which is made if `create`.
@@ -40,12 +40,12 @@ def append(
 
 
 async def _take_later(
-    session: RespSession, key: bytes, records: list[RecordParts], ticket: type[Ticket], create: bool,
+    session: RespSession, key: bytes, records: EntryColumns, ticket: type[Ticket], create: bool,
     added: Added | None, place: TopicPlace | None,
 ) -> Any:  # fmt: skip
     place = place or await find(session, key, "write", create=create)
     if place is None:
-        return Encoded(encode(None, session.version) * len(records))
+        return Encoded(encode(None, session.version) * len(records.values))
     while _appender(session, place).jammed:
         await _appender(session, place).room()
     return _take(session, place, records, ticket, added)
@@ -57,16 +57,9 @@ def _appender(session: RespSession, place: TopicPlace) -> Appender:
 
 
 def _take(
-    session: RespSession, place: TopicPlace, records: list[RecordParts], ticket: type[Ticket], added: Added | None
+    session: RespSession, place: TopicPlace, records: EntryColumns, ticket: type[Ticket], added: Added | None
 ) -> Tickets:
-    values, keys, headers = zip(*records, strict=True)
-    runs = _appender(session, place).append_run(
-        values,
-        None if keys.count(None) == len(keys) else keys,
-        None if headers.count(None) == len(headers) else headers,
-        place.partition,
-        session.teller,
-    )
+    runs = _appender(session, place).append_run(*records, place.partition, session.teller)
     tickets = Tickets(ticket(*run) for run in runs)
     if added is not None:
         added(tickets[-1])

@@ -7,15 +7,15 @@ Contract: a handler takes the session and the arguments behind the command's nam
 Tickets of records on their way, or a coroutine of either. A coroutine begins when everything before it is
 answered, and nothing behind it begins earlier. It raises CommandRefused or penstock's errors.
 
-The handler of a row with `shared` takes a run: commands one behind the other that begin with the same words. It gets
-these words, without the name, and what each command has behind them. Its reply is that of all, one behind the other.
-Where it raises an error, the run has had no effect; then each of the commands runs alone, and only those to blame
-are refused.
+The handler of a row with `shared` takes a run: commands one behind the other, of as many words, that begin with the
+same ones. It gets these, without the name, and the words behind them by column. Its reply is that of all, one behind
+the other. Where it raises an error, the run has had no effect; then each of the commands runs alone, and only those to
+blame are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -30,7 +30,9 @@ from .refusals import CommandRefused
 
 Group = Literal["connection", "server", "transactions", "keys", "streams", "groups", "topics"]
 
-Handler = Callable[["RespSession", list[bytes]], Any] | Callable[["RespSession", list[bytes], list[list[bytes]]], Any]
+Handler = (
+    Callable[["RespSession", list[bytes]], Any] | Callable[["RespSession", list[bytes], list[Sequence[bytes]]], Any]
+)
 """Of one command, or of a run."""
 
 

@@ -31,6 +31,7 @@ from .command import Command, Door
 from .parsing import ARGUMENT_BYTES, PORTION, RequestLimits
 from .refusals import CommandRefused, sentence_of, wrong_arity
 from .requests import RequestReader
+from .runs import CommandQueue, Run
 from .tickets import Tickets
 from .transactions import QueuedCommands
 
@@ -91,9 +92,8 @@ class RespConnection(asyncio.Protocol):
         self._limits = RequestLimits(arguments=ARGUMENTS_MAX, command_bytes=command_bytes)
         self._connections = connections
         self._began = time.monotonic()
-        self._commands: deque[list[bytes]] = deque()
-        self._run_now: list[list[bytes]] = []  # the commands that run, or ran last
-        self._alone = 0  # so many of the next commands share no run
+        self._commands = CommandQueue()
+        self._run_now = Run([])  # the commands that run, or ran last
         self._replies: deque[Any] = deque()
         self._reading = 0  # bytes of the reply to come
         self._out_bytes = 0  # of replies, those of tickets left out
@@ -119,7 +119,7 @@ class RespConnection(asyncio.Protocol):
         self._connections.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self._commands += self._requests.feed(data, AT_ONCE)
+        self._commands.add(self._requests.feed(data, AT_ONCE))
         if self._requests.more:
             self._wait_for_turn()
         self._run()
@@ -136,7 +136,7 @@ class RespConnection(asyncio.Protocol):
     def _parse_on(self) -> None:
         if self._transport.is_closing() or self._sends_on:
             return
-        self._commands += self._requests.feed(b"", PORTION)
+        self._commands.add(self._requests.feed(b"", PORTION))
         if self._requests.more:
             self.door.turns.wait(self._parse_on)
         self._run()
@@ -286,11 +286,14 @@ class RespConnection(asyncio.Protocol):
 
     def _execute(self) -> None:
         """Run the next command, or begin to, and with it those that can run as one with it."""
-        words = self._commands.popleft()
-        row = self._table.get(words[0].decode("latin-1").upper())
-        self._run_now = [words]
+        run = self._commands.take()
+        row = self._table.get(run.head[0].decode("latin-1").upper())
+        if run.count > 1 and not self._takes_runs(row):
+            self._commands.put_back(run.commands())
+            run = self._commands.take()
+        self._run_now = run
         try:
-            found = self._result(row, words)
+            found = self._result(row, run)
         except (CommandRefused, Error) as error:
             self._refuse(error)
         else:
@@ -301,14 +304,21 @@ class RespConnection(asyncio.Protocol):
             self._keep(found)
         self._count_run()
 
-    def _result(self, row: Command | None, words: list[bytes]) -> Any:
+    def _takes_runs(self, row: Command | None) -> bool:
+        """Whether commands of a row may run as one."""
+        if row is None or row.shared is None or self.principal is None:
+            return False
+        return not self._transaction.takes(row.name)
+
+    def _result(self, row: Command | None, run: Run) -> Any:
         """What the handler of a command returns. Raises CommandRefused, Error."""
+        words = run.head
         if self.principal is None and (row is None or not row.before_auth):
             return replies.Encoded(NO_AUTH)
         if row is None:
             shown = words[0][:64].decode("utf-8", "replace")
             raise CommandRefused(f"unknown command '{shown}': HELP lists those that there are")
-        if not row.fits(len(words)):
+        if not row.fits(run.words):
             raise wrong_arity(row.name.lower())
         if self._transaction.takes(row.name):
             return self._transaction.queue(words)
@@ -317,33 +327,22 @@ class RespConnection(asyncio.Protocol):
         if row.shared is None:
             return row.handler(self, words[1:])
         shared = row.shared(words)
-        self._run_now = self._run_of(words, shared)
-        if not all(map(row.fits, set(map(len, self._run_now)))):
-            raise wrong_arity(row.name.lower())
-        return row.handler(self, words[1:shared], [each[shared:] for each in self._run_now])
-
-    def _run_of(self, words: list[bytes], shared: int) -> list[list[bytes]]:
-        """A command, and those behind it that have as many words in common with it."""
-        found, head, commands = [words], words[:shared], self._commands
-        if self._alone:
-            self._alone -= 1
-            return found
-        while commands and commands[0][:shared] == head:
-            found.append(commands.popleft())
-        return found
+        if run.count == 1:
+            self._run_now = run = self._commands.take_with(run, shared)
+        return row.handler(self, words[1:shared], run.behind(shared))
 
     def _refuse(self, error: CommandRefused | Error) -> None:
         """Answer a command that was refused. Those of a run are to run alone: one of them may be to blame."""
-        if len(self._run_now) > 1:
-            self._commands.extendleft(reversed(self._run_now))
-            self._alone, self._run_now = len(self._run_now), []
+        if self._run_now.count > 1:
+            self._commands.put_back(self._run_now.commands(), alone=True)
+            self._run_now = Run([], count=0)
             return
         self._transaction.refused()
         self._reply(replies.error(sentence_of(error)))
 
     def _count_run(self) -> None:
         """Count down the commands of an EXEC."""
-        self.executing = max(self.executing - len(self._run_now), 0)
+        self.executing = max(self.executing - self._run_now.count, 0)
 
     def _keep(self, found: Any) -> None:
         """Have what a command returned sent."""
@@ -357,7 +356,7 @@ class RespConnection(asyncio.Protocol):
         if name != "EXEC":
             return self._transaction.begin() if name == "MULTI" else self._transaction.give_up()
         queued = self._transaction.execute()
-        self._commands.extendleft(reversed(queued))
+        self._commands.put_back(queued)
         self.executing = len(queued) + 1  # with this one
         return replies.Encoded(b"*%d\r\n" % len(queued))
 
@@ -376,7 +375,7 @@ class RespConnection(asyncio.Protocol):
             self._refuse(error)
         except Exception as error:
             log.error("a command failed inside the gateway", exc_info=error)
-            self._reply(replies.error("ERR the gateway failed, its log says how") * len(self._run_now))
+            self._reply(replies.error("ERR the gateway failed, its log says how") * self._run_now.count)
         finally:
             self._task = None
             self._count_run()

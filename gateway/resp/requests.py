@@ -20,6 +20,7 @@ from itertools import chain
 from typing import Any
 
 from .parsing import PORTION, CommandParser, RequestLimits
+from .runs import Run, runs_of
 
 _ARRAY = re.compile(rb"\*[+-]?([0-9]{4,6})")
 _VALUE = re.compile(rb"\$[+-]?[0-9]{7}")
@@ -97,8 +98,15 @@ class RequestReader:
         if self._strict is not None:
             self._strict.allow(limits)
 
-    def feed(self, data: bytes, most: int = PORTION) -> list[list[bytes]]:
-        """The commands that `data` completes; the strict parser looks at `most` arguments."""
+    def feed(self, data: bytes, most: int = PORTION) -> list[list[bytes]] | list[list[bytes] | Run]:
+        """The commands that `data` completes, some of them in runs; the strict parser looks at `most` arguments."""
+        if not self._open and self._trusted and len(data) <= self._limits.command_bytes and self.between_commands:
+            runs, end = runs_of(data)
+            if runs:
+                return [*runs, *(self._parsed(data[end:], most) if end < len(data) else ())]
+        return self._parsed(data, most)
+
+    def _parsed(self, data: bytes, most: int) -> list[list[bytes]]:
         if self._strict is not None:
             if not (self._trusted and self._strict.between_commands and data[:1] == b"*"):
                 return self._feed_strictly(self._strict, data, most)

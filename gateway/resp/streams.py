@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,14 +18,13 @@ from .command import Command, RespSession
 from .entries import (
     FIRST,
     EntryId,
-    RecordParts,
     encoded_entries,
     entry_id,
     following,
     lower_bound,
-    record_of,
     upper_bound,
 )
+from .fields import EntryColumns, records_of
 from .id_runs import id_runs
 from .places import find, offsets_of
 from .read_options import read_options
@@ -59,7 +59,7 @@ def _before_fields(words: list[bytes]) -> int:
     return words.index(b"*", 2) + 1 if b"*" in words[2:] else len(words)
 
 
-def xadd(session: RespSession, shared: list[bytes], entries: list[list[bytes]]) -> Any:
+def xadd(session: RespSession, shared: list[bytes], columns: list[Sequence[bytes]]) -> Any:
     """XADD."""
     key, *words = shared
     create, terms = True, None
@@ -71,16 +71,14 @@ def xadd(session: RespSession, shared: list[bytes], entries: list[list[bytes]]) 
             terms, words = trim_terms(words)
         else:
             _refuse_id(words[0])
-    records = [record_of(fields) for fields in entries]
+    records = records_of(columns)
     if terms is not None and terms.limit is None:
         return _add_and_trim(session, key, records, terms, create)
-    added = None if terms is None else partial(session.door.trims.added, session, key, terms, len(records))
+    added = None if terms is None else partial(session.door.trims.added, session, key, terms, len(records.values))
     return append(session, key, records, EntryTicket, create=create, added=added)
 
 
-async def _add_and_trim(
-    session: RespSession, key: bytes, records: list[RecordParts], terms: TrimTerms, create: bool
-) -> Any:
+async def _add_and_trim(session: RespSession, key: bytes, records: EntryColumns, terms: TrimTerms, create: bool) -> Any:
     """Add entries, and trim the stream when they are there."""
     found = append(session, key, records, EntryTicket, create=create)
     tickets = found if isinstance(found, Tickets) else await found

@@ -9,7 +9,7 @@ Contract: `reply` is called once the batch is settled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...clients.producing.pending import Pending
 from ..appending import SharedBatch
@@ -73,12 +73,12 @@ class EntryTicket(Ticket):
     __slots__ = ()
 
     def _places(self, time_ms: int, first: int, end: int) -> bytes:
-        found: list[str] = []
-        for offsets in _of_one_length(first, end):
-            start = f"{time_ms}-"
-            head = f"${len(start) + len(str(offsets.start))}\r\n{start}"
-            found += (head, f"\r\n{head}".join(map(str, offsets)), "\r\n")
-        return "".join(found).encode()
+        start = b"%d-" % time_ms
+        found = [
+            _each(b"$%d\r\n%b%b" % (len(start) + len(head) + len(tails[0]), start, head), tails)
+            for head, tails in _digits(first, end)
+        ]
+        return b"".join(found)
 
 
 class OffsetTicket(Ticket):
@@ -87,12 +87,24 @@ class OffsetTicket(Ticket):
     __slots__ = ()
 
     def _places(self, time_ms: int, first: int, end: int) -> bytes:
-        return b":%b\r\n" % "\r\n:".join(map(str, range(first, end))).encode()
+        return b"".join([_each(b":" + head, tails) for head, tails in _digits(first, end)])
 
 
-def _of_one_length(first: int, end: int) -> Iterator[range]:
-    """Numbers from `first` on and below `end`, divided where they get another digit."""
+def _each(head: bytes, tails: Sequence[bytes]) -> bytes:
+    """Lines that all begin with `head`."""
+    return head + (b"\r\n" + head).join(tails) + b"\r\n"
+
+
+_SMALL = [b"%d" % number for number in range(1000)]
+_THREE = [b"%03d" % number for number in range(1000)]
+
+
+def _digits(first: int, end: int) -> Iterator[tuple[bytes, Sequence[bytes]]]:
+    """Numbers from `first` on and below `end`: what some have in common, and how each goes on, in as many digits."""
     while first < end:
-        stop = min(10 ** len(str(first)), end)
-        yield range(first, stop)
+        thousands, least = divmod(first, 1000)
+        most = 1000 if thousands else 10 ** len(_SMALL[least])
+        stop = min(end, 1000 * thousands + most)
+        tails = (_THREE if thousands else _SMALL)[least : stop - 1000 * thousands]
+        yield b"%d" % thousands if thousands else b"", tails
         first = stop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..consumers import move, positions
@@ -9,6 +10,7 @@ from ..link import TopicPlace
 from ..reading import read
 from .appends import append
 from .command import Command, RespSession, may
+from .fields import EntryColumns
 from .names import key_of_topic, topic_of_key
 from .places import existing
 from .refusals import SYNTAX, CommandRefused, whole
@@ -46,9 +48,10 @@ async def delete(session: RespSession, arguments: list[bytes]) -> Any:
     return Status("OK")
 
 
-def enqueue(session: RespSession, topic: list[bytes], messages: list[list[bytes]]) -> Any:
+def enqueue(session: RespSession, topic: list[bytes], columns: list[Sequence[bytes]]) -> Any:
     """ENQUEUE."""
-    return append(session, topic[0], [(message, None, None) for (message,) in messages], OffsetTicket)
+    (messages,) = columns
+    return append(session, topic[0], EntryColumns(messages), OffsetTicket)
 
 
 async def _position(session: RespSession, place: TopicPlace, consumer: str) -> int:

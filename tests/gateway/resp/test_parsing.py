@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from penstock.gateway.resp.parsing import INLINE_BYTES_MAX, CommandParser, RequestLimits, words
 from penstock.gateway.resp.requests import ELEMENTS_MAX, RequestReader
+from penstock.gateway.resp.runs import LEAST, WORDS_MAX, Run, runs_of
 
 hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
 
@@ -26,12 +27,16 @@ def trusted(limits: RequestLimits = LIMITS) -> RequestReader:
     return reader
 
 
+def flat(found: Iterable[list[bytes] | Run]) -> list[list[bytes]]:
+    return [words for each in found for words in (each.commands() if isinstance(each, Run) else [each])]
+
+
 def fed(parser: CommandParser | RequestReader, pieces: Iterable[bytes]) -> list[list[bytes]]:
     found = []
     for piece in pieces:
-        found += parser.feed(piece)
+        found += flat(parser.feed(piece))
         while parser.more:
-            found += parser.feed(b"")
+            found += flat(parser.feed(b""))
     return found
 
 
@@ -250,5 +255,111 @@ def test_whatever_comes_in_both_parsers_find_the_same(seed):
         found = fed(fast, [data[:cut], data[cut:]])
         assert found == wanted[: len(found)], (data, cut)
         if found != wanted or fast.error != strict.error:
-            assert found + fast.feed(following) == wanted + strict.feed(following), (data, cut)
+            assert found + flat(fast.feed(following)) == wanted + strict.feed(following), (data, cut)
             assert fast.error == strict.error, (data, cut)
+
+
+# -- runs --------------------------------------------------------------------------------------------------
+
+HEADS = [[b"XADD", b"k", b"*", b"v"], [b"XADD", b"key", b"*", b"v"], [b"ENQUEUE", b"k"], [b"SET", b""]]
+
+
+def alike(randomly: random.Random) -> bytes:
+    """Some runs, of values that look like parts of commands, and of one length or not."""
+    found = b""
+    for _ in range(randomly.randrange(1, 4)):
+        head, size = randomly.choice(HEADS), randomly.choice([1, LEAST - 1, LEAST, 20])
+        begun = command(*head, b"")[:-5]
+        kinds = [
+            [b"x" * 12, b"y" * 12, b"\r\n" * 6], [b"", b"a", b"abc", b"0"],
+            [b"a", b"1\r\na\r\n" + begun + b"1\r\nb", b"\r\n" + begun, begun + b"9\r\n"],
+        ]  # fmt: skip
+        found += b"".join(command(*head, value) for value in randomly.choices(randomly.choice(kinds), k=size))
+    return found
+
+
+def damaged(data: bytes, randomly: random.Random) -> bytes:
+    at = randomly.randrange(len(data))
+    kind = randomly.choice(["as it is", "as it is", "less", "more", "other"])
+    other = b"\r\n0$*a"[randomly.randrange(6) :][:1]
+    middle = {"as it is": data[at : at + 1], "less": b""}.get(kind, other)
+    return data[:at] + middle + data[at if kind == "more" else at + 1 :]
+
+
+def test_in_runs_both_parsers_find_the_same_whatever_the_values_are(seed):
+    randomly, following = random.Random(seed), command(b"PING") * 200
+    runs = 0
+    for _ in range(FUZZED // 20):
+        data = damaged(alike(randomly), randomly)
+        cut = randomly.choice([0, randomly.randrange(len(data) + 1)])
+        strict, fast = CommandParser(LIMITS), trusted()
+        wanted = fed(strict, [data])
+        found = fed(fast, [data[:cut], data[cut:]])
+        assert found == wanted[: len(found)], (data, cut)
+        if found != wanted or fast.error != strict.error:
+            assert found + fed(fast, [following]) == wanted + fed(strict, [following]), (data, cut)
+            assert fast.error == strict.error, (data, cut)
+        runs += bool(runs_of(data)[0])
+    assert FUZZED // 200 < runs < FUZZED // 20
+
+
+@pytest.mark.parametrize("values", [[b"x" * 30] * 50, [b"x" * size for size in range(50)]], ids=["even", "uneven"])
+def test_commands_that_differ_in_their_last_word_come_as_a_run(values):
+    head = [b"XADD", b"k", b"*", b"v"]
+    each = [command(*head, value) for value in values]
+    data = b"".join(each)
+    assert [(run.head, list(run.columns[0]), run.count) for run in runs_of(data)[0]] == [(head, values, 50)]
+    assert runs_of(data)[1] == len(data)
+    for cut in range(1, len(each[-1])):
+        ((run,), end) = runs_of(data[:-cut])
+        assert run.count in (48, 49)
+        assert (list(run.columns[0]), data[:end]) == (values[: run.count], b"".join(each[: run.count]))
+    assert runs_of(command(b"PING") + data) == ([], 0)
+    ((run,), end) = runs_of(data + command(b"PING"))
+    assert (run.count, data[:end]) in [(count, b"".join(each[:count])) for count in (49, 50)]
+    runs, end = runs_of(data + data.replace(b"\nk\r", b"\no\r"))
+    assert [run.head[1] for run in runs] == [b"k", b"o"][: len(runs)]
+    assert end >= len(data) - len(each[-1])
+
+
+def test_runs_that_are_a_small_part_of_what_came_are_left_to_the_parsers():
+    """Looking for each of many would take the square of the time."""
+    some = [command(b"ENQUEUE", key, b"x") * 10 for key in (b"a", b"b")]
+    assert [run.head[1] for run in runs_of(b"".join(some))[0]] == [b"a", b"b"]
+    found, end = runs_of(b"".join(some) * 50)
+    assert (len(found), end) == (1, len(some[0]))
+
+
+@pytest.mark.parametrize("words", [2, WORDS_MAX])
+@pytest.mark.parametrize("values", [[b"x"], [b"x", b"yy"]], ids=["even", "uneven"])
+def test_a_run_has_so_many_commands_and_words(words, values):
+    each = [command(*[b"a"] * (words - 1), value) for value in values * LEAST]
+    assert runs_of(b"".join(each[: LEAST - 1])) == ([], 0)
+    assert [run.count for run in runs_of(b"".join(each[:LEAST]))[0]] == [LEAST]
+    for other in (1, WORDS_MAX + 1):
+        assert runs_of(command(*[b"a"] * other) * LEAST) == ([], 0)
+
+
+BEGUN = b"*3\r\n$1\r\na\r\n$1\r\nb\r\n$"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        BEGUN + b"01\r\nx\r\n", BEGUN + b"+1\r\nx\r\n", BEGUN + b"0\r\n", BEGUN + b"1\rx\r\n", BEGUN + b"\r\n\r\n",
+        BEGUN + b"1_0\r\n" + b"x" * 10 + b"\r\n", BEGUN + b"-1\r\n", BEGUN + b"1\r\nx()", BEGUN + b"1\r\nx\r()",
+        BEGUN.replace(b"a\r\n", b"a()") + b"1\r\nx\r\n", BEGUN + b"x\r\nx\r\n", BEGUN + b"2\r\nx\r\n",
+    ],
+)  # fmt: skip
+def test_what_repeats_and_is_no_run_is_parsed(data):
+    strict, fast = CommandParser(LIMITS), trusted()
+    data = data * 20 + command(b"PING") * 300
+    assert fed(fast, [data]) == fed(strict, [data])
+    assert fast.error == strict.error
+
+
+def test_a_run_is_within_the_limits_of_a_command():
+    data = command(b"ENQUEUE", b"k", b"x" * 50) * 20
+    small = trusted(RequestLimits(arguments=3, command_bytes=len(data) - 1))
+    assert [type(each) for each in small.feed(data)] == [list] * 20
+    assert [type(each) for each in trusted().feed(data)] == [Run]

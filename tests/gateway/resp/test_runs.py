@@ -75,6 +75,46 @@ def test_each_of_many_is_answered_as_if_it_had_run_alone(resp, key, seed, transa
         assert [fields for _, fields in resp.xrange(each)] == life.entries[each]
 
 
+@pytest.mark.parametrize("sizes", [[10] * 30, list(range(30))], ids=["even", "uneven"])
+@pytest.mark.parametrize("transaction", [False, True], ids=["pipeline", "transaction"])
+@pytest.mark.parametrize("verb", ["ENQUEUE", "XADD", "unknown", "wrong arity", "bad id", "TYPE"])
+def test_what_came_as_a_run_is_answered_command_by_command(resp, key, verb, transaction, sizes):
+    resp.execute_command("CREATE", key)
+    values = [b"x" * size for size in sizes]
+    words = {
+        "ENQUEUE": ["ENQUEUE", key], "XADD": ["XADD", key, "*", "value"], "unknown": ["NONSENSE", key],
+        "wrong arity": ["XADD", key, "*"], "bad id": ["XADD", key, "5-1", "value"], "TYPE": ["TYPE"],
+    }[verb]  # fmt: skip
+    pipeline = resp.pipeline(transaction=transaction)
+    for value in values:
+        pipeline.execute_command(*words, value)
+    if transaction and verb in ("unknown", "wrong arity"):
+        with pytest.raises(Exception, match=r"unknown command|wrong number"):
+            pipeline.execute()
+        return
+    answered = outcomes(pipeline)
+    if verb in ("unknown", "wrong arity", "bad id"):
+        says = {"unknown": "unknown command", "wrong arity": "wrong number", "bad id": "has to be *"}[verb]
+        assert [says in str(each) for each in answered] == [True] * 30
+        assert resp.xlen(key) == 0
+    elif verb == "TYPE":
+        assert answered == [b"none"] * 30
+    else:
+        assert [int(str(each).strip("b'").split("-")[-1]) for each in answered] == list(range(30))
+        assert [fields[b"value"] for _, fields in resp.xrange(key)] == values
+
+
+def test_of_a_run_that_was_cut_out_only_those_to_blame_are_refused(resp, key):
+    resp.execute_command("CREATE", key, "max_record_bytes", "1000")
+    pipeline = resp.pipeline(transaction=False)
+    for number in range(60):
+        pipeline.xadd(key, {"value": b"x" * (2000 if number % 20 == 7 else number)})
+    answered = outcomes(pipeline)
+    for number in (47, 27, 7):
+        assert "[record_too_large]" in str(answered.pop(number))
+    assert [int(id_.split(b"-")[1]) for id_ in answered] == list(range(57))
+
+
 def test_a_run_that_waits_for_its_topic_is_refused_one_by_one(resp, native, key):
     """The gateway learns of the topic's limit while the run waits."""
     native.create_topic(key, max_record_bytes=1000)
