@@ -17,7 +17,6 @@ import asyncio
 import inspect
 import logging
 import time
-from collections import deque
 from typing import Any
 
 from ...storage.errors import Error
@@ -63,6 +62,8 @@ READ_S = 60.0
 
 NEVER = float("inf")
 
+NONE = Run([], count=0)
+
 NO_AUTH = replies.error("NOAUTH Authentication required.")
 
 
@@ -72,6 +73,13 @@ class RespConnection(asyncio.Protocol):
     Invariant: `_replies` are those of commands in order; behind a Ticket that is not settled none is sent. Commands run
     only while there is no `_task` and the peer reads.
     """
+
+    __slots__ = (
+        "__weakref__", "_answered", "_began", "_blocked", "_commands", "_connections", "_cut_at", "_is_full",
+        "_last", "_limits", "_out_bytes", "_reading", "_reads", "_replies", "_requests", "_run_now",
+        "_sends_on", "_table", "_task", "_transaction", "_transport", "_unread", "door", "executing", "id",
+        "library", "name", "peer", "principal", "teller", "version",
+    )  # fmt: skip
 
     def __init__(
         self, door: Door, id_: int, requests: RequestReader, command_bytes: int,
@@ -93,8 +101,8 @@ class RespConnection(asyncio.Protocol):
         self._connections = connections
         self._began = time.monotonic()
         self._commands = CommandQueue()
-        self._run_now = Run([])  # the commands that run, or ran last
-        self._replies: deque[Any] = deque()
+        self._run_now = NONE  # the commands that run
+        self._replies: list[Any] = []
         self._reading = 0  # bytes of the reply to come
         self._out_bytes = 0  # of replies, those of tickets left out
         self._is_full = False  # more of them wait than commands may go on for
@@ -335,14 +343,15 @@ class RespConnection(asyncio.Protocol):
         """Answer a command that was refused. Those of a run are to run alone: one of them may be to blame."""
         if self._run_now.count > 1:
             self._commands.put_back(self._run_now.commands(), alone=True)
-            self._run_now = Run([], count=0)
+            self._run_now = NONE
             return
         self._transaction.refused()
         self._reply(replies.error(sentence_of(error)))
 
     def _count_run(self) -> None:
-        """Count down the commands of an EXEC."""
+        """Count down the commands of an EXEC, and be done with them."""
         self.executing = max(self.executing - self._run_now.count, 0)
+        self._run_now = NONE  # or an idle connection keeps what it sent last
 
     def _keep(self, found: Any) -> None:
         """Have what a command returned sent."""
@@ -392,9 +401,8 @@ class RespConnection(asyncio.Protocol):
 
     def _flush(self) -> None:
         """Send the replies before the first ticket that is not settled."""
-        waiting, out = self._replies, []
-        while waiting:
-            head = waiting[0]
+        waiting, out = self._replies, list[bytes]()
+        for head in waiting:
             if type(head) is bytes:
                 out.append(head)
                 self._out_bytes -= len(head)
@@ -402,7 +410,7 @@ class RespConnection(asyncio.Protocol):
                 out.append(head.reply())
             else:
                 break
-            waiting.popleft()
+        del waiting[: len(out)]
         if out:
             self._transport.write(b"".join(out))
         if not waiting and self._answered is not None and not self._answered.done():

@@ -47,6 +47,8 @@ class CommandParser:
     next one, -1 before its header. `_scanned`: so much of the buffer has no end of a line.
     """
 
+    __slots__ = ("_arguments", "_buffer", "_bytes", "_length", "_limits", "_missing", "_scanned", "error", "more")
+
     def __init__(self, limits: RequestLimits) -> None:
         self.error = ""
         self.more = False

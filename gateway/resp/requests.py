@@ -10,6 +10,7 @@ an array of RESP3 may pass for a command. Until `trust`, only the strict parser 
 copy of a command that is not complete.
 
 Invariant: `_open` is what came since a place between two commands, of which the first `_taken` commands were returned.
+`_reader` has as much of it as is not an argument yet; there is none while `_open` is empty.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ three digits cost 8 MB at worst, and larger ones together announce so many at mo
 _SEAM = 16
 """A header that begins in one read and ends in the next one is found in so many bytes of both."""
 
+FREE_MAX = 16
+"""Readers that are kept for connections to come."""
+
 _ONLY_LISTS, _ONLY_BYTES = {list}, {bytes}
 _INCOMPLETE = object()
 
@@ -46,13 +50,35 @@ class _Unusual(Exception):
     """hiredis returned what the strict parser must judge."""
 
 
-class RequestReader:
-    """See the module. `new_reader` makes a hiredis.Reader for its keyword `notEnoughData`; `hiredis_error` is its
-    error."""
+class SharedReaders:
+    """Readers of hiredis with nothing to read. All connections share them, as each may keep a buffer of 16 KiB."""
 
-    def __init__(self, limits: RequestLimits, new_reader: Callable[..., Any], hiredis_error: type[Exception]) -> None:
-        self._limits = limits
+    def __init__(self, new_reader: Callable[..., Any]) -> None:
+        """`new_reader` makes a hiredis.Reader for its keyword `notEnoughData`."""
         self._new_reader = new_reader
+        self._free: list[Any] = []
+
+    def take(self) -> Any:
+        """A reader to feed."""
+        return self._free.pop() if self._free else self._new_reader(notEnoughData=_INCOMPLETE)
+
+    def give(self, reader: Any) -> None:
+        """Take back a reader that ends between two commands."""
+        if len(self._free) < FREE_MAX:
+            self._free.append(reader)
+
+
+class RequestReader:
+    """See the module. `hiredis_error` is the error of the readers."""
+
+    __slots__ = (
+        "_announced", "_errors", "_limits", "_open", "_reader", "_readers", "_repeated", "_strict", "_taken",
+        "_trusted",
+    )  # fmt: skip
+
+    def __init__(self, limits: RequestLimits, readers: SharedReaders, hiredis_error: type[Exception]) -> None:
+        self._limits = limits
+        self._readers = readers
         self._errors = (hiredis_error, MemoryError, TypeError, ValueError, _Unusual)  # TypeError: a map as a key
         self._strict: CommandParser | None = CommandParser(limits)
         self._trusted = False
@@ -110,7 +136,7 @@ class RequestReader:
         if self._strict is not None:
             if not (self._trusted and self._strict.between_commands and data[:1] == b"*"):
                 return self._feed_strictly(self._strict, data, most)
-            self._strict, self._reader = None, self._new_reader(notEnoughData=_INCOMPLETE)
+            self._strict = None
         if self._is_unusual(data):
             return self._fall_back(data, most)
         commands: list[list[bytes]] = []
@@ -140,6 +166,8 @@ class RequestReader:
     def _parse(self, part: bytes, commands: list[list[bytes]]) -> None:
         """Have hiredis parse, and note whether it ends between two commands. Raises one of `_errors`."""
         self._open += part
+        if self._reader is None:
+            self._reader = self._readers.take()
         gets, has_data = self._reader.gets, self._reader.has_data
         self._reader.feed(part)
         found: list[Any] = []
@@ -155,6 +183,8 @@ class RequestReader:
         if ends:
             self._open.clear()
             self._taken = self._announced = 0
+            self._readers.give(self._reader)
+            self._reader = None
 
     def _fall_back(self, data: bytes, most: int) -> list[list[bytes]]:
         """Go on with the strict parser; what was returned already is parsed again and dropped."""

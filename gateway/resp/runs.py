@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections import deque
 from collections.abc import Sequence
 from itertools import repeat
 
@@ -55,11 +54,13 @@ class Run(Struct, frozen=True):
 class CommandQueue:
     """Commands in the order in which they are to run.
 
-    Invariant: `_count` are in `_waiting`; the next `_alone` of them share no run.
+    Invariant: `_count` are in `_waiting`, the next one last; the next `_alone` of them share no run.
     """
 
+    __slots__ = ("_alone", "_count", "_waiting")
+
     def __init__(self) -> None:
-        self._waiting: deque[list[bytes] | Run] = deque()
+        self._waiting: list[list[bytes] | Run] = []
         self._count = 0
         self._alone = 0
 
@@ -68,12 +69,12 @@ class CommandQueue:
 
     def add(self, commands: Sequence[list[bytes] | Run]) -> None:
         """Have these run last."""
-        self._waiting += commands
+        self._waiting[:0] = reversed(commands)
         self._count += sum([each.count if type(each) is Run else 1 for each in commands])
 
     def put_back(self, commands: Sequence[list[bytes]], *, alone: bool = False) -> None:
         """Have these run next, if `alone` each for itself."""
-        self._waiting.extendleft(reversed(commands))
+        self._waiting += reversed(commands)
         self._count += len(commands)
         self._alone += len(commands) if alone else 0
 
@@ -84,7 +85,7 @@ class CommandQueue:
 
     def take(self) -> Run:
         """The next command, or the next run that was found as one."""
-        found = self._waiting.popleft()
+        found = self._waiting.pop()
         run = found if type(found) is Run else Run(found)  # pyright: ignore[reportArgumentType]
         self._count -= run.count
         return run
@@ -97,9 +98,9 @@ class CommandQueue:
             return run
         head, length, waiting = run.head[:shared], len(run.head), self._waiting
         found = [run.head[shared:]]
-        while waiting and type(words := waiting[0]) is list and len(words) == length and words[:shared] == head:
+        while waiting and type(words := waiting[-1]) is list and len(words) == length and words[:shared] == head:
             found.append(words[shared:])
-            waiting.popleft()
+            waiting.pop()
         self._count -= len(found) - 1
         return Run(head, list(zip(*found, strict=True)), len(found))
 

@@ -26,7 +26,7 @@ from .basic import REDIS_VERSION
 from .command import Command, RespSession
 from .connection import BEFORE_AUTH, RespConnection
 from .replies import error
-from .requests import RequestReader
+from .requests import RequestReader, SharedReaders
 from .table import TABLE
 from .trims import TrimsBeside
 
@@ -52,6 +52,7 @@ class RespDoor:
         self.trims = TrimsBeside()
         self.table: Mapping[str, Command] = TABLE
         self._hiredis = libraries.load("hiredis")
+        self._readers = SharedReaders(self._hiredis.Reader)
         self._listeners = Listeners(lambda: self._connections.accept(self._connected), tls)
         self._connections: Connections[RespConnection] = Connections(CONNECTIONS_MAX, every, REFUSAL)
         self._ids = count(1)
@@ -67,7 +68,7 @@ class RespDoor:
     def _connected(self) -> RespConnection:
         welcome = self.link.driver.connection.welcome
         record_bytes = welcome.max_record_bytes if welcome is not None else 16 << 20
-        requests = RequestReader(BEFORE_AUTH, self._hiredis.Reader, self._hiredis.HiredisError)
+        requests = RequestReader(BEFORE_AUTH, self._readers, self._hiredis.HiredisError)
         most = record_bytes + BESIDE_A_RECORD_BYTES
         return RespConnection(self, next(self._ids), requests, most, self._connections)
 

@@ -20,6 +20,8 @@ _OVERHEAD_BYTES = 64
 class QueuedCommands:
     """The kept commands of one connection."""
 
+    __slots__ = ("_broken", "_bytes", "_bytes_max", "_kept")
+
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._kept: list[list[bytes]] | None = None

@@ -105,7 +105,7 @@ def test_a_stranger_is_cut_off_in_time(connection_with_users):
 def connection_with_users(monkeypatch) -> Any:
     hiredis = pytest.importorskip("hiredis", reason=NEEDS)
     from penstock.gateway.resp import connection as module
-    from penstock.gateway.resp.requests import RequestReader
+    from penstock.gateway.resp.requests import RequestReader, SharedReaders
 
     from .test_connection import OPEN, FakeDoor, Transport
 
@@ -113,7 +113,7 @@ def connection_with_users(monkeypatch) -> Any:
         users = object()
 
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
-    requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
+    requests = RequestReader(module.BEFORE_AUTH, SharedReaders(hiredis.Reader), hiredis.HiredisError)
     connection, transport = module.RespConnection(Guarded(), 1, requests, 1 << 20, OPEN), Transport()
     connection.connection_made(transport)
     return connection, transport, 100.0, module.AUTH_S

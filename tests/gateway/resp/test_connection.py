@@ -12,7 +12,7 @@ from penstock.gateway.holding import HeldBytes
 from penstock.gateway.resp import connection as module
 from penstock.gateway.resp.command import Command, RespSession
 from penstock.gateway.resp.connection import COMMAND_S, OUT_BYTES_MAX, READ_S, RespConnection
-from penstock.gateway.resp.requests import RequestReader
+from penstock.gateway.resp.requests import RequestReader, SharedReaders
 from penstock.gateway.resp.table import TABLE
 from penstock.gateway.turns import Turns
 
@@ -89,7 +89,7 @@ def clock(monkeypatch) -> list[float]:
 
 @pytest.fixture
 def connected(clock) -> tuple[RespConnection, Transport]:
-    requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
+    requests = RequestReader(module.BEFORE_AUTH, SharedReaders(hiredis.Reader), hiredis.HiredisError)
     connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, OPEN), Transport()
     connection.connection_made(transport)
     return connection, transport
@@ -217,7 +217,7 @@ def test_large_arrays_of_many_connections_are_parsed_one_portion_a_turn(clock, m
     async def run() -> None:
         peers = []
         for _ in range(20):
-            requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
+            requests = RequestReader(module.BEFORE_AUTH, SharedReaders(hiredis.Reader), hiredis.HiredisError)
             peers.append((RespConnection(FakeDoor(), 1, requests, 1 << 20, OPEN), Transport()))
             peers[-1][0].connection_made(peers[-1][1])
             looked.append(0)
@@ -256,7 +256,7 @@ def test_a_connection_may_end_before_all_of_it_is_parsed(connected, end):
 
 
 def another() -> tuple[RespConnection, Transport]:
-    requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
+    requests = RequestReader(module.BEFORE_AUTH, SharedReaders(hiredis.Reader), hiredis.HiredisError)
     connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, OPEN), Transport()
     connection.connection_made(transport)
     return connection, transport

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from penstock.gateway.resp.parsing import INLINE_BYTES_MAX, CommandParser, RequestLimits, words
-from penstock.gateway.resp.requests import ELEMENTS_MAX, RequestReader
+from penstock.gateway.resp.requests import ELEMENTS_MAX, RequestReader, SharedReaders
 from penstock.gateway.resp.runs import LEAST, WORDS_MAX, Run, runs_of
 
 hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
@@ -21,8 +21,12 @@ def command(*arguments: bytes) -> bytes:
     return b"*%d\r\n" % len(arguments) + b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in arguments)
 
 
+def untrusted(limits: RequestLimits) -> RequestReader:
+    return RequestReader(limits, SharedReaders(hiredis.Reader), hiredis.HiredisError)
+
+
 def trusted(limits: RequestLimits = LIMITS) -> RequestReader:
-    reader = RequestReader(limits, hiredis.Reader, hiredis.HiredisError)
+    reader = untrusted(limits)
     reader.trust(limits)
     return reader
 
@@ -168,13 +172,38 @@ def test_nothing_larger_than_a_command_is_kept():
 
 
 def test_before_trust_the_limits_are_those_it_was_made_with():
-    reader = RequestReader(RequestLimits(arguments=3, command_bytes=10), hiredis.Reader, hiredis.HiredisError)
+    reader = untrusted(RequestLimits(arguments=3, command_bytes=10))
     assert fed(reader, [command(b"a", b"b", b"c")]) == [[b"a", b"b", b"c"]]
     reader.trust(LIMITS)
     assert fed(reader, [command(b"a", b"b", b"c", b"d" * 20)]) == [[b"a", b"b", b"c", b"d" * 20]]
-    other = RequestReader(RequestLimits(arguments=3, command_bytes=10), hiredis.Reader, hiredis.HiredisError)
+    other = untrusted(RequestLimits(arguments=3, command_bytes=10))
     assert fed(other, [command(b"a", b"b", b"c", b"d")]) == []
     assert other.error
+
+
+def test_connections_share_readers_while_nothing_is_incomplete():
+    made = []
+
+    def new_reader(**options: object) -> object:
+        made.append(hiredis.Reader(**options))
+        return made[-1]
+
+    shared, whole = SharedReaders(new_reader), command(b"a", b"b")
+    readers = [RequestReader(LIMITS, shared, hiredis.HiredisError) for _ in range(3)]
+    for reader in readers:
+        reader.trust(LIMITS)
+        assert reader.feed(whole * 3) == [[b"a", b"b"]] * 3
+    assert len(made) == 1
+    assert [reader.feed(whole[:9] if reader is readers[0] else whole[:12]) for reader in readers] == [[]] * 3
+    assert len(made) == 3
+    rests = [whole[9:], whole[12:], whole[12:] + whole]
+    assert [reader.feed(rest) for reader, rest in zip(readers, rests, strict=True)] == [
+        [[b"a", b"b"]] * count for count in (1, 1, 2)
+    ]
+    readers[0].feed(b"*1\r\n:5\r\n")
+    assert readers[0].error
+    assert fed(readers[1], [whole, b"PING\r\n", whole]) == [[b"a", b"b"], [b"PING"], [b"a", b"b"]]
+    assert len(made) == 3
 
 
 PARTS = [
