@@ -10,6 +10,7 @@ from penstock.broker.errors import Fenced, UnknownPartition, UnsupportedVersion
 from penstock.clients import InvalidArgument
 from penstock.storage.errors import Closed, InvalidBatch, RecordTooLarge
 from penstock.transport.partitioner import PARTITIONERS, partition_of
+from support.kafka_keys import MURMUR2, kafka_partition_of
 
 MANY = [b"%06d" % number for number in range(20_000)]
 
@@ -233,6 +234,16 @@ def test_a_client_that_does_not_know_how_keys_choose_partitions_sends_none(clien
     monkeypatch.delitem(PARTITIONERS, "murmur2")
     with pytest.raises(UnsupportedVersion, match="by 'murmur2', which this client does not know: upgrade it"):
         client.producer(topic)
+
+
+def test_keys_go_where_the_clients_of_kafka_send_them(client, topic):
+    client.create_topic(topic, partitions=16, partitioner="murmur2")
+    with client.producer(topic) as producer:
+        for key in MURMUR2:
+            producer.send(b"alone", key=key)
+        producer.send_many([b"many"] * len(MURMUR2), keys=list(MURMUR2))
+    found = [(record.key, partition) for partition in range(16) for record in client.read(topic, partition, 0)]
+    assert sorted(found) == sorted([(key, kafka_partition_of(key, 16)) for key in MURMUR2] * 2)
 
 
 @pytest.mark.parametrize("partitioner", PARTITIONERS)

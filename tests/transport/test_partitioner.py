@@ -11,20 +11,11 @@ import pytest
 from penstock.transport import partitioner as module
 from penstock.transport.murmur2 import SHORT_BYTES, murmur2
 from penstock.transport.partitioner import PARTITIONERS, Partitioner, Sticky, partition_of
+from support.kafka_keys import MURMUR2
 
 DOCUMENT = Path(module.__file__).with_name("PROTOCOL.md")
 VECTOR = re.compile(r"^\| `([0-9a-f]*)` \| `([0-9a-f]{16}|[0-9a-f]{8})` \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
 COUNTS = (3, 16, 1000)
-
-KAFKA = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    b"abc": 479470107,
-}
-"""What the tests of Kafka's Java client expect of its murmur2, before the sign bit is cleared."""
 
 
 @pytest.fixture(params=PARTITIONERS)
@@ -55,7 +46,7 @@ def test_names_of_the_broker_go_by_xxh3():
 
 
 def test_murmur2_is_that_of_kafka():
-    assert [murmur2(key) for key in KAFKA] == [expected & 0x7FFFFFFF for expected in KAFKA.values()]
+    assert [murmur2(key) for key in MURMUR2] == [expected & 0x7FFFFFFF for expected in MURMUR2.values()]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 1000])

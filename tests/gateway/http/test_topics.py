@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from support.kafka_keys import MURMUR2, kafka_partition_of
+
 
 def test_a_topic_is_made_changed_and_deleted(http, key, native):
     made = http.post("/api/v1/topics", json={"name": key, "partitions": 2, "settings": {"retention_s": "7d"}})
@@ -27,6 +29,14 @@ def test_added_partitions_get_messages_at_once(http, key):
     http.patch(f"/api/v1/topics/{key}", json={"partitions": 8})
     found = http.post(path, json=[{"value": "x", "key": f"k{n}"} for n in range(100)]).json()
     assert len({run["partition"] for run in found["runs"]}) == 8
+
+
+def test_keys_go_where_the_clients_of_kafka_send_them(http, key, native):
+    http.post("/api/v1/topics", json={"name": key, "partitions": 16, "settings": {"partitioner": "murmur2"}})
+    sent = [{"value": "x", "key": each.decode()} for each in MURMUR2]
+    http.post(f"/api/v1/queues/{key}/messages", json=sent)
+    found = {record.key: partition for partition in range(16) for record in native.read(key, partition, 0)}
+    assert found == {each: kafka_partition_of(each, 16) for each in MURMUR2}
 
 
 def test_a_topic_is_trimmed(http, key):
