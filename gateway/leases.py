@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec import structs
@@ -201,21 +202,48 @@ async def pass_over(link: BrokerLink, taken: Taken, bad: Iterable[tuple[int, Err
         await ask(link.driver, lambda request: SettleTasks(request, topic, group, settles), Settled, "settling records")
 
 
+Range = tuple[int, int]
+"""First offset, how many."""
+
+
 async def settle(
-    link: BrokerLink, place: TopicPlace, group: str, ranges: Sequence[tuple[int, int]], verb: Verb
-) -> int:  # fmt: skip
-    """Settle records of a place, as ranges, under whichever leases they are. Returns how many were leased."""
-    count = 0
+    link: BrokerLink, place: TopicPlace, group: str, named: Sequence[Sequence[Range]], verb: Verb
+) -> list[int]:  # fmt: skip
+    """Settle records of a place under whichever leases they are, for several commands, of which each names some.
+
+    Returns how many were leased of those that each names. A record that two name counts for the first of them.
+    """
+    ranges, count, settled = [(place.partition, *each) for each in chain(*named)], 0, list[Range]()
     for at in range(0, len(ranges), SETTLED_MAX):
-        part = [(place.partition, *each) for each in ranges[at : at + SETTLED_MAX]]
-        make = partial(_settling, place.topic.topic, group, verb, part)
+        part = ranges[at : at + SETTLED_MAX]
+        make = partial(_settling, place.topic.topic, group, verb, part, len(named) > 1)
         answer, _ = await ask(link.driver, make, Counted, f"settling records of topic {place.topic.name}")
         count += answer.count
-    return count
+        settled += [(first, many) for _, first, many in answer.ranges]
+    if len(named) == 1:
+        return [count]
+    sizes = [sum([many for _, many in each]) for each in named]
+    return sizes if sum(sizes) == count else _shares(named, settled)
 
 
-def _settling(topic: bytes, group: str, verb: Verb, part: list[tuple[int, int, int]], request: int) -> SettleRecords:
-    return SettleRecords(request, topic, group, verb, [], ranges=part)
+def _settling(
+    topic: bytes, group: str, verb: Verb, part: list[tuple[int, int, int]], tells: bool, request: int
+) -> SettleRecords:
+    return SettleRecords(request, topic, group, verb, [], ranges=part, tells=tells)
+
+
+def _shares(named: Sequence[Sequence[Range]], settled: Sequence[Range]) -> list[int]:
+    """How many of what was settled each named, as the first one."""
+    left, shares = _offsets(settled), list[int]()
+    for ranges in named:
+        own = _offsets(ranges) & left
+        left.difference_update(own)
+        shares.append(len(own))
+    return shares
+
+
+def _offsets(ranges: Sequence[Range]) -> set[int]:
+    return set(chain.from_iterable(range(first, first + count) for first, count in ranges))
 
 
 # -- what workers have -------------------------------------------------------------------------------------

@@ -327,6 +327,7 @@ class SettleRecords(Message, tag=93, frozen=True):
     reason: str = ""
     results: Listed[tuple[Count, Count, bytes]] = []  # ack: (partition, offset, result), of records that are named
     ranges: Listed[tuple[Count, Count, Count]] = []  # (partition, first offset, how many): more records
+    tells: bool = False  # the answer says which were leased
 
 
 class ListPending(Message, tag=120, frozen=True):
@@ -432,6 +433,9 @@ class Counted(Message, tag=88, frozen=True):
 
     request: Count
     count: Count
+    ranges: list[
+        tuple[Count, Count, Count]
+    ] = []  # which, if asked for: (partition, first offset, how many)
 
 
 # -- schedules ------------------------------------------------------------------------------------

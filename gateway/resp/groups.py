@@ -9,7 +9,7 @@ record, too: ids that were made up, or are of a deleted topic, acknowledge nothi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
@@ -291,18 +291,20 @@ def _some(column: Iterable[T]) -> Iterable[T] | None:
 # -- XACK --------------------------------------------------------------------------------------------------
 
 
-async def xack(session: RespSession, arguments: list[bytes]) -> Any:
+async def xack(session: RespSession, shared: list[bytes], columns: list[Sequence[bytes]]) -> Any:
     """XACK."""
-    key, name, *texts = arguments
-    ids, group, link = id_runs(texts), group_of_name(name), session.door.link
+    key, name = shared
+    named = [id_runs(texts) for texts in zip(*columns, strict=True)]
+    group, link = group_of_name(name), session.door.link
 
-    async def acknowledge(places: list[TopicPlace]) -> int:
+    async def acknowledge(places: list[TopicPlace]) -> list[int]:
         (place,) = places
-        return await settle(link, place, group, await ranges_of(link, place, ids), Verb.ACK)
+        return await settle(link, place, group, [await ranges_of(link, place, ids) for ids in named], Verb.ACK)
 
+    counts = None
     with suppress(UnknownGroup, UnknownTopic):
-        return await at(session, [key], "write", acknowledge) or 0
-    return 0
+        counts = await at(session, [key], "write", acknowledge)
+    return Encoded(b"".join([b":%d\r\n" % count for count in counts or [0] * len(named)]))
 
 
 COMMANDS = [
@@ -325,5 +327,6 @@ COMMANDS = [
     Command(
         "XACK", -4, xack, "groups", "XACK key group id [id ...]",
         "Entries are done. Answers how many the group's consumers had", "write", (1, 1, 1), ("write", "fast"),
+        shared=lambda words: 3,
     ),
 ]  # fmt: skip

@@ -50,7 +50,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.AskTask(26, TOPIC, "jobs", 0, 100, 500), b""),
     (m.CancelTask(27, TOPIC, "jobs", 0, 100), b""),
     (m.ListDead(28, TOPIC, "jobs", 0, 0, 100, "timeout"), b""),
-    (m.SettleRecords(93, TOPIC, "jobs", 0, [(0, 100)], -1, "", [(0, 100, b"{}")], [(0, 101, 9)]), b""),
+    (m.SettleRecords(93, TOPIC, "jobs", 0, [(0, 100)], -1, "", [(0, 100, b"{}")], [(0, 101, 9)], True), b""),
     (m.ListPending(120, TOPIC, "jobs", 0, 100, 10, 1000, "w1", 60_000), b""),
     (m.ListWorkers(122, TOPIC, "jobs"), b""),
     (m.SetWorker(125, TOPIC, "jobs", "w1", False, 0), b""),
@@ -104,7 +104,7 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.Queues(15, [_QUEUE]), b""),
     (m.TaskState(16, "dead", 3, "it failed", "w1", 1_700_000_000_000_000, "boom", b"{}", b"0.4", True, _HISTORY), b""),
     (m.DeadTasks(17, 1003, [m.DeadTask(1000, 3, 1_700_000_000_000_000, "boom", _HISTORY)]), BATCH),
-    (m.Counted(18, 5), b""),
+    (m.Counted(18, 5, [(0, 7, 5)]), b""),
     (m.PendingRecords(121, 1003, 1_700_000_000_000_000, [m.PendingRun(1000, 3, 2, "w1", -1, 1 << 62, 5)]), b""),
     (
         m.Workers(

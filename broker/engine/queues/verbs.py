@@ -313,18 +313,18 @@ def settle(partition: Partition, group: str, settle: Settle, now_us: int, chance
             partition.propose(effect)
 
 
-def settle_held(partition: Partition, group: str, settle: Settle, now_us: int, chance: Chance) -> int:
-    """Settle records of a lease for its worker, as far as they are still leased. Returns how many were.
+def settle_held(partition: Partition, group: str, settle: Settle, now_us: int, chance: Chance) -> list[Range]:
+    """Settle records of a lease for its worker, as far as they are still leased. Returns which were.
 
     Unless they are acked, the worker finds its lease lost when it held nothing else. `settle` is checked, with ranges.
     """
     found = _still_leased(partition, group, settle.token, settle.ranges)
     if found is None:
-        return 0
+        return []
     queue, lease, left = found
     for effect in settled(queue, lease, left, settle, log_time(partition, now_us), chance, ended=False):
         partition.propose(effect)
-    return sum(count for _, count, _ in left)
+    return [(first, count) for first, count, _ in left]
 
 
 def _held(partition: Partition, queue: Queue, settle: Settle) -> Lease | None:

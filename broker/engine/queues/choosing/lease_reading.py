@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 SPARE_BYTES = 128 << 10
 """So many extra bytes are sent rather than cut off: cutting costs as much as sending them."""
 
+SLICE_SPARE_BYTES = 8 << 10
+"""The same of a batch that is not compressed, for records without a gap: a slice costs little."""
+
 CUT_BYTES, CUT_RECORD_BYTES = 1024, 16
 """Overhead of a cut batch: columns of offsets and times, and a header."""
 
@@ -124,7 +127,7 @@ class LeaseReading:
         wanted = sum([count for _, count in ranges])
         spare = batch.batch_bytes * (batch.record_count - wanted) // batch.record_count
         fits = self.size + batch.batch_bytes <= self.max_bytes
-        whole = wanted == batch.record_count or (spare <= SPARE_BYTES and fits)
+        whole = wanted == batch.record_count or (fits and spare <= _spare_bytes(batch, ranges))
         try:
             piece = batch.buffer if whole else _cut(batch, ranges)
         except MissingCodec:
@@ -143,6 +146,12 @@ class LeaseReading:
         assert at == first
         if many > count:
             self.rest.append((first + count, many - count))
+
+
+def _spare_bytes(batch: Batch, ranges: Sequence[Range]) -> int:
+    """How many extra bytes of a batch are sent rather than cut off."""
+    is_slice = len(ranges) == 1 and batch.kind == Kind.RECORDS and not any(each.codec for each in batch.directory())
+    return SLICE_SPARE_BYTES if is_slice else SPARE_BYTES
 
 
 def _cut(batch: Batch, ranges: Sequence[Range]) -> Buffer:

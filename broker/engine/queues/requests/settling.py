@@ -108,7 +108,8 @@ class SettleRequests:
 
         Raises InvalidRequest, UnknownGroup, UnknownPartition, Unavailable, Poisoned.
         """
-        topic, group, now_us, count = self._topics.get(message.topic), message.group, self._time.read(now), 0
+        topic, group, now_us = self._topics.get(message.topic), message.group, self._time.read(now)
+        which: list[tuple[int, int, int]] = []
         outcome = Settle(0, 0, message.verb, delay_ms=message.delay_ms, reason=message.reason)
         check_settle(structs.replace(outcome, results=[(offset, result) for _, offset, result in message.results]))
         if message.results and message.verb != Verb.ACK:
@@ -122,14 +123,19 @@ class SettleRequests:
             self.failed(topic, group, (partition.number for partition in named))
             self._port.reply(peer, failure(message.request, error))
 
-        gather = Gather(lambda: self._port.reply(peer, Counted(message.request, count)), refuse)
+        def finish() -> None:
+            told = which if message.tells else []
+            self._port.reply(peer, Counted(message.request, sum([count for _, _, count in which]), told))
+
+        gather = Gather(finish, refuse)
         for partition, (ranges, results) in named.items():
             cheap = message.verb == Verb.ACK and not results
             for token, held in (yield from _by_lease(partition, group, ranges)).items():
                 for some in _portions(held, CHEAP if cheap else 1):
                     said = {} if cheap else {at: results[at] for at in _each(some) if at in results}
                     settle = structs.replace(outcome, token=token, ranges=some, results=list(said.items()))
-                    count += verbs.settle_held(partition, group, settle, now_us, self.chance)
+                    done = verbs.settle_held(partition, group, settle, now_us, self.chance)
+                    which += [(partition.number, *each) for each in done]
                     yield
             partition.barrier(gather.one())
             self._watching.watch(partition, group)

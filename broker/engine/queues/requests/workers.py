@@ -109,7 +109,8 @@ class WorkerRequests:
                 held.setdefault(run.lease.token, []).append((run.offset, run.many))
             for token, ranges in held.items():
                 settle = structs.replace(outcome, token=token, ranges=ranges)
-                count += verbs.settle_held(partition, group, settle, now_us, self._chance)
+                done = verbs.settle_held(partition, group, settle, now_us, self._chance)
+                count += sum([many for _, many in done])
             yield
         return count
 

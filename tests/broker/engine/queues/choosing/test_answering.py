@@ -51,6 +51,16 @@ def test_a_few_records_of_a_large_batch_are_cut_out_of_it(rig: Rig):
     assert values(rig, most) == [b"%03d" % number * 300 for number in range(3, 998)]
 
 
+@pytest.mark.parametrize(("codec", "most", "whole"), [(0, 1, False), (0, 30, True), (Codec.ZSTD, 1, True)])
+def test_what_is_cheap_to_cut_is_cut_unless_nearly_all_goes_out(rig: Rig, codec: int, most: int, whole: bool):
+    topic = rig.topic()
+    rig.produce(topic, [b"%03d" % number * 150 for number in range(40)], codec=codec)
+    leased = rig.lease(topic, most=most)
+    assert values(rig, leased)[:1] == [b"000" * 150]
+    (batch,) = batches(payload_of(rig, leased))
+    assert batch.record_count == (40 if whole else most)
+
+
 def test_a_small_batch_goes_out_whole_and_once(rig: Rig):
     topic = rig.topic()
     rig.produce(topic, [b"a", b"b", b"c", b"d", b"e"])

@@ -71,6 +71,21 @@ def test_ranges_name_records_as_offsets_do(rig: Rig, topic: bytes):
     assert found == [leased, done, done, done, done, done, leased, done, leased, untouched]
 
 
+def test_who_asks_is_told_which_records_were_leased_each_once(rig: Rig, topic: bytes):
+    rig.lease(topic, most=3, partition=0)
+    rig.lease(topic, most=2, partition=0)
+    rig.lease(topic, most=2, partition=1)
+    assert settle(rig, topic, ACK, (0, 1)) == 1
+    ranges = [(0, 0, 5), (0, 2, 9), (1, 1, 7)]
+    answer = rig.ask(lambda request: m.SettleRecords(request, topic, "g", ACK, [(0, 0)], ranges=ranges, tells=True))
+    told = [(number, first + more) for number, first, count in answer.ranges for more in range(count)]
+    assert (answer.count, sorted(told)) == (5, [(0, 0), (0, 2), (0, 3), (0, 4), (1, 1)])
+    again = rig.ask(lambda request: m.SettleRecords(request, topic, "g", ACK, [], ranges=ranges, tells=True))
+    assert (again.count, again.ranges) == (0, [])
+    untold = rig.ask(lambda request: m.SettleRecords(request, topic, "g", ACK, [(1, 0)]))
+    assert (untold.count, untold.ranges) == (1, [])
+
+
 def test_records_of_ranges_have_results(rig: Rig, topic: bytes):
     rig.lease(topic, most=3)
     assert settle(rig, topic, ACK, ranges=[(0, 0, 2), (0, 1, 9)], results=[(0, 1, b"one"), (1, 1, b"other")]) == 3
