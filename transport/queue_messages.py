@@ -433,9 +433,7 @@ class Counted(Message, tag=88, frozen=True):
 
     request: Count
     count: Count
-    ranges: list[
-        tuple[Count, Count, Count]
-    ] = []  # which, if asked for: (partition, first offset, how many)
+    ranges: list[tuple[Count, Count, Count]] = []  # which, if asked for: (partition, first offset, how many)
 
 
 # -- schedules ------------------------------------------------------------------------------------

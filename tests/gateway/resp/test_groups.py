@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import threading
 import time
@@ -79,33 +78,6 @@ def test_what_was_acknowledged_is_counted_once(resp, native, key, ten):
     assert [task.offset for task in native.pending(key, "g")] == [3]
     assert resp.xack(key, "g", ten[3]) == 1
     assert resp.xack(key, "not-there", ten[3]) == resp.xack(key + "none", "g", ten[3]) == 0
-
-
-@pytest.mark.parametrize("transaction", [False, True], ids=["pipeline", "transaction"])
-def test_each_of_many_acknowledgements_is_counted_as_if_it_had_run_alone(redis, resp, key, seed, transaction):
-    dice, keys, texts, open_ = random.Random(seed), [key, f"{key}-b"], dict[str, list[bytes]](), dict[str, set[bytes]]()
-    for each in keys:
-        filling = resp.pipeline(transaction=False)
-        for _ in range(60):
-            filling.xadd(each, {"value": "v"})
-        texts[each] = [*filling.execute(), b"5-7", b"99-10000"]
-        resp.xgroup_create(each, "g", 0)
-        open_[each] = set(get(resp, "a", each, count=50))
-    for _ in range(12):
-        pipeline, wanted = resp.pipeline(transaction=transaction), list[int | str]()
-        for _ in range(dice.randrange(1, 30)):
-            at, group = dice.choice(keys), dice.choices(["g", "none"], [9, 1])[0]
-            begin = dice.randrange(len(texts[at]))
-            named = dice.sample(texts[at], dice.randrange(1, 4)) + texts[at][begin : begin + dice.choice([0, 9])]
-            if dice.random() < 0.05:
-                named.append(b"bad")
-            pipeline.xack(at, group, *named)
-            done = open_[at] & set(named) if group == "g" and b"bad" not in named else set()
-            open_[at] -= done
-            wanted.append("Invalid stream ID" if b"bad" in named else len(done))
-        answered = pipeline.execute(raise_on_error=False)
-        assert [each if isinstance(each, int) else str(each)[:17] for each in answered] == wanted
-        assert [resp.xpending(each, "g")["pending"] for each in keys] == [len(open_[each]) for each in keys]
 
 
 def test_another_gateway_acknowledges_as_well(redis, broker, resp, key, ten):
