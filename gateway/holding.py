@@ -1,8 +1,9 @@
 """What the clients of all doors make the gateway hold in memory, with one bound over all of it.
 
 Idea: a request of HTTP takes what its body and its answer need, and gives it back. Of a connection of Redis clients it
-is known how much it holds: commands that are not complete, and replies that are not read. Where there is too much,
-those that hold the most are closed, as their peers are slow or do not read; the others are served.
+is known how much it holds: commands that are not complete, and replies that are not read; of a stream of events, what
+its client has yet to read. Where there is too much, those that hold the most are closed, as their peers are slow or do
+not read; the others are served.
 
 Contract: `take` says whether there was room. A connection that holds less than `LEAST` is not counted.
 """

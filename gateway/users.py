@@ -2,7 +2,8 @@
 
 Idea: scrypt makes guessing a password dear, and so it makes every check dear. Checks run in a thread, one at a time,
 and a password that was right is remembered by a keyed hash, so that a user's other connections and requests are
-answered at once. A wrong one costs the full check each time.
+answered at once. A wrong one costs the full check each time. Sources take turns (rotation.py), so that one that guesses
+passwords does not keep others from logging in.
 
 Tokens (tokens.py) are random, so they are checked by a plain hash.
 
@@ -30,6 +31,7 @@ from typing import NamedTuple
 from ..transport.names import RULE, is_name
 from .authorization import Principal
 from .errors import InvalidUsers
+from .rotation import Rotation
 from .tokens import Token, digest_of, fresh, parsed
 
 log = logging.getLogger("penstock.gateway")
@@ -90,7 +92,7 @@ class Users:
         self._use(_read(path))
         self._secret = secrets.token_bytes(32)
         self._right: dict[str, bytes] = {}  # by name, a keyed hash of a password that was right
-        self._turn = asyncio.Lock()
+        self._rotation = Rotation()
 
     @classmethod
     def load(cls, path: str) -> Users:
@@ -110,20 +112,23 @@ class Users:
         self._stamp, self._passwords = found.stamp, found.passwords
         self._tokens = {token.digest: token for token in found.tokens}
 
-    async def verify(self, name: str, password: str) -> Principal | None:
-        """The principal of a name and password; None when they are wrong."""
+    async def verify(self, name: str, password: str, source: str = "", wrong: int = 0) -> Principal | None:
+        """The principal of a name and password; None when they are wrong.
+
+        Sources take turns; callers of one source wait for those that were wrong less often.
+        """
         self._refresh()
         if self._was_right(name, password):
             return Principal(name)
-        await self._turn.acquire()
+        await self._rotation.enter(source, wrong)
         if self._was_right(name, password):  # another connection of the user was checked meanwhile
-            self._turn.release()
+            self._rotation.leave()
             return Principal(name)
         known = self._passwords.get(name)
         matching = asyncio.get_running_loop().run_in_executor(None, (known or _decoy()).matches, password)
 
         def finished(_: object) -> None:  # also when the caller was cancelled: the thread went on
-            self._turn.release()
+            self._rotation.leave()
             if known is not None and self._passwords.get(name) == known and matching.result():
                 self._right[name] = self._keyed(password)
 

@@ -117,6 +117,7 @@ ORDER = {
             "libraries",
             "authorization",
             "tokens",
+            "rotation",
             "users",
             "turns",
             "holding",

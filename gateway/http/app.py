@@ -23,7 +23,18 @@ from ..authorization import ANYONE
 from ..holding import TOO_MUCH, HeldBytes
 from .authenticating import principal_of
 from .openapi import body_fields
-from .operation import HEADER, JSON, ClientLeft, HttpCall, HttpGateway, HttpOperation, Reply, Streamed
+from .operation import (
+    CONNECTION,
+    HEADER,
+    JSON,
+    ClientLeft,
+    HttpCall,
+    HttpGateway,
+    HttpOperation,
+    Reply,
+    Streamed,
+    StreamHolder,
+)
 from .origins import check_host, check_origin
 from .problems import Problem, Refusal, problem_of, status_of
 from .strict_json import StrictDecoder
@@ -71,7 +82,7 @@ class HttpPath:
             elif scope["method"] == "HEAD":
                 await _answer(Reply(b"", found.media_type), send)
             else:
-                await _stream(found, send)
+                await self._stream(found, scope[CONNECTION], send)
         except ClientLeft:
             pass
         finally:
@@ -85,7 +96,7 @@ class HttpPath:
             _check_headers(scope["headers"])
             self._check_page(scope, call)
             if not row.open:
-                call.principal = await principal_of(self._door.users, call.headers)
+                call.principal = await principal_of(self._door.users, call.headers, _source(scope))
             call.asked = _query(row, scope["query_string"])
             body = await self._body(row, call, receive, held)
             try:
@@ -142,6 +153,23 @@ class HttpPath:
                 parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    async def _stream(self, found: Streamed, connection: StreamHolder, send: Send) -> None:
+        """Send the parts, each when the client has read most of the one before. What waits for it is held."""
+        headers = [(b"content-type", found.media_type.encode()), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            async for part in found.parts:
+                connection.part_bytes = len(part)
+                self._held.holds(connection, connection.held())
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+                connection.part_bytes = 0
+                self._held.holds(connection, connection.held())
+        finally:
+            connection.part_bytes = 0
+            self._held.holds(connection, 0)
+            await found.parts.aclose()
+        await send({"type": "http.response.body", "body": b""})
+
     def _take(self, size: int) -> int:
         """Hold so much more. Returns it. Raises Refusal."""
         if not self._held.take(size):
@@ -173,6 +201,11 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 def _decoder(row: HttpOperation) -> StrictDecoder[Any] | None:
     return None if row.body is None else StrictDecoder(row.body)
+
+
+def _source(scope: Scope) -> str:
+    """The address of a client; that of all those of Unix sockets is empty."""
+    return scope["client"][0] if scope.get("client") else ""
 
 
 def _check_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
@@ -255,14 +288,3 @@ async def _answer(reply: Reply, send: Send) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": more})
     else:
         await send({"type": "http.response.body", "body": body})
-
-
-async def _stream(found: Streamed, send: Send) -> None:
-    headers = [(b"content-type", found.media_type.encode()), (b"cache-control", b"no-store")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    try:
-        async for part in found.parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-    finally:
-        await found.parts.aclose()
-    await send({"type": "http.response.body", "body": b""})

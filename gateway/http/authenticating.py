@@ -2,7 +2,7 @@
 
 Contract: without a users file every request is anyone's. A user that was right once is recognised at once afterwards,
 as HTTP clients send their password with each request. A request waits for `CHECK_S` at most while passwords of others
-are checked.
+are checked, of which addresses take turns.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .problems import Refusal
 CHECK_S = 10.0
 
 
-async def principal_of(users: Users | None, headers: Mapping[bytes, bytes]) -> Principal:
-    """The principal of a request with these headers. Raises Refusal."""
+async def principal_of(users: Users | None, headers: Mapping[bytes, bytes], source: str) -> Principal:
+    """The principal of a request with these headers, from an address. Raises Refusal."""
     if users is None:
         return ANYONE
     header = headers.get(b"authorization", b"")
@@ -34,7 +34,7 @@ async def principal_of(users: Users | None, headers: Mapping[bytes, bytes]) -> P
         raise Refusal(401, "unauthenticated", "send a user and a password as Basic authorization, or a token as Bearer")
     try:
         async with asyncio.timeout(CHECK_S):
-            principal = await users.verify(*found)
+            principal = await users.verify(*found, source)
     except TimeoutError:
         raise Refusal(429, "too_busy", "the gateway checks too many passwords: try again") from None
     if principal is None:

@@ -5,11 +5,12 @@ peer has to go on, which the door looks at every second, and a count of bytes th
 
 Contract: a peer that is slow to send a request or to read its answer is cut off. Heads, trailers and the like are
 bounded by `HEAD_BYTES_MAX`, requests that wait for the one before by `PIPELINE_MAX`. Bodies are bounded where they are
-read (app.py).
+read (app.py), and there a stream says how much of it the peer has yet to read.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, cast
@@ -20,8 +21,12 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ..connections import Connections
+from ..holding import TOO_MUCH
 from ..lingering import linger
+from .operation import CONNECTION
 from .problems import Problem
+
+log = logging.getLogger("penstock.gateway")
 
 HEAD_BYTES_MAX = 64 << 10
 """Of the head of a request, or of whatever a peer sends that is neither head nor body."""
@@ -61,6 +66,7 @@ class HttpConnection(HttpToolsProtocol):
         self._idle_bytes = 0  # since anything was complete
         self._went_on = False
         self._running: RequestResponseCycle | None = None
+        self.part_bytes = 0  # of a stream, about to be written
         self._ended = False  # it lingers
 
     # -- asyncio ------------------------------------------------------------------------------------------
@@ -108,6 +114,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        cast("dict[str, Any]", cycle.scope)[CONNECTION] = self
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
@@ -144,6 +151,22 @@ class HttpConnection(HttpToolsProtocol):
     def cut(self) -> None:
         """Close at once."""
         self.transport.abort()
+
+    def held(self) -> int:
+        """See ByteHolder: what a stream waits to write."""
+        if self.transport.is_closing():
+            return 0
+        return self.part_bytes + self.transport.get_write_buffer_size()
+
+    def shed(self) -> bool:
+        """See ByteHolder."""
+        log.warning("cut off %s: %s, and its stream of events held %d", self._peer, TOO_MUCH, self.held())
+        self.cut()
+        return True
+
+    @property
+    def _peer(self) -> str:
+        return ":".join(map(str, self.client)) if self.client else "unix"
 
     def drain(self) -> None:
         """Close once what was received is answered."""

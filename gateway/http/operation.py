@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from .. import authorization
 from ..authorization import Principal
+from ..holding import ByteHolder
 from ..link import BrokerLink
 from ..users import Users
 from .problems import Refusal
@@ -24,6 +25,9 @@ from .problems import Refusal
 Tag = Literal["messages", "consumers", "tasks", "groups", "dead letters", "schedules", "topics", "gateway"]
 
 JSON = "application/json"
+
+CONNECTION = "penstock.connection"
+"""In the scope of a request: the StreamHolder that it came over."""
 
 HEADER = b"penstock-header-"
 """What a header of a request begins with that is a header of the message."""
@@ -58,6 +62,12 @@ class HttpGateway(Protocol):
     def stats(self) -> StatsSource:
         """What the broker said lately."""
         ...
+
+
+class StreamHolder(ByteHolder, Protocol):
+    """The connection of a stream. `part_bytes`: of the part that waits until the client has read the one before."""
+
+    part_bytes: int
 
 
 class ClientLeft(Exception):

@@ -43,6 +43,7 @@ class HttpDoor:
     ) -> None:
         self.link = link
         self.users = users
+        self._held = held
         self.may_create = config.may_create
         self.origins = config.cors
         self.stats = SampledStats(link)
@@ -78,6 +79,7 @@ class HttpDoor:
     def _look(self) -> None:
         """Cut off the connections that are overdue, and tell the time."""
         self._connections.look()
+        self._held.look()
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look)
 

@@ -60,9 +60,11 @@ async def _authenticate(session: RespSession, name: bytes, password: bytes) -> N
     if session.door.users is None:
         raise CommandRefused(NO_USERS)
     principal = await session.door.users.verify(
-        name.decode("utf-8", "replace"), password.decode("utf-8", "surrogateescape")
-    )
+        name.decode("utf-8", "replace"), password.decode("utf-8", "surrogateescape"),
+        session.peer.rpartition(":")[0], session.wrong,
+    )  # fmt: skip
     if principal is None:
+        session.wrong += 1
         raise WRONG
     session.authenticated(principal)
 

@@ -87,6 +87,7 @@ class RespSession(Protocol):
     library: tuple[bytes, bytes]  # name and version
     principal: Principal | None  # None: has to authenticate
     peer: str
+    wrong: int  # passwords so far
     seconds: Callable[[], int]  # since it connected
     executing: int  # commands of an EXEC that are left
 

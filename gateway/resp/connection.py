@@ -42,6 +42,9 @@ ARGUMENTS_MAX = 8_192
 AT_ONCE = 64
 """Arguments that the strict parser looks at when they arrive; further ones wait for a turn of the loop."""
 
+COMMANDS_A_TURN = 256
+"""Commands, or runs of them, before the rest of what arrived waits for a turn of the loop."""
+
 OUT_BYTES_MAX = 1 << 20
 """Replies that wait for a peer to read before its commands wait."""
 
@@ -75,10 +78,10 @@ class RespConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "__weakref__", "_answered", "_began", "_blocked", "_commands", "_connections", "_cut_at", "_is_full",
-        "_last", "_limits", "_out_bytes", "_reading", "_reads", "_replies", "_requests", "_run_now",
+        "__weakref__", "_answered", "_began", "_blocked", "_commands", "_connections", "_cut_at", "_had_turn",
+        "_is_full", "_last", "_limits", "_out_bytes", "_reading", "_reads", "_replies", "_requests", "_run_now",
         "_sends_on", "_table", "_task", "_transaction", "_transport", "_unread", "door", "executing", "id",
-        "library", "name", "peer", "principal", "teller", "version",
+        "library", "name", "peer", "principal", "teller", "version", "wrong",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +93,7 @@ class RespConnection(asyncio.Protocol):
         self.id = id_
         self.teller: Told = self
         self.peer = ""
+        self.wrong = 0
         self.library: tuple[bytes, bytes] = (b"", b"")
         self.executing = 0
         self._blocked = False
@@ -106,6 +110,7 @@ class RespConnection(asyncio.Protocol):
         self._reading = 0  # bytes of the reply to come
         self._out_bytes = 0  # of replies, those of tickets left out
         self._is_full = False  # more of them wait than commands may go on for
+        self._had_turn = False  # commands wait for another one
         self._transaction = QueuedCommands(command_bytes)
         self._task: asyncio.Task[None] | None = None
         self._answered: asyncio.Future[None] | None = None  # waits until no reply waits
@@ -269,11 +274,16 @@ class RespConnection(asyncio.Protocol):
 
     def _run(self) -> None:
         """Run commands until one holds the connection, and send what can be sent."""
-        commands = self._commands
-        while commands and self._task is None and not self._unread and self._out_bytes <= OUT_BYTES_MAX:
+        commands, left = self._commands, 0 if self._had_turn else COMMANDS_A_TURN
+        while commands and left and self._task is None and not self._unread and self._out_bytes <= OUT_BYTES_MAX:
             self._execute()
+            left -= 1
             if self._out_bytes > FLUSH_BYTES:
                 self._flush()
+        if commands and not left and not self._had_turn:
+            self._had_turn = True
+            self.door.turns.take()  # which this was
+            self.door.turns.wait(self._run_on)
         self._is_full = self._out_bytes > OUT_BYTES_MAX
         if self._requests.error and not commands and self._task is None and not self._last:
             self._reply(replies.error(f"ERR {self._requests.error}"))
@@ -282,6 +292,12 @@ class RespConnection(asyncio.Protocol):
         self._read(not (commands or self._unread or self._is_full or self._last or self._requests.more))
         self._finish()
         self.door.held.holds(self, self.held())
+
+    def _run_on(self) -> None:
+        """Run the commands that waited for a turn."""
+        self._had_turn = False
+        if not self._transport.is_closing():
+            self._run()
 
     def _read(self, wanted: bool) -> None:
         """Read from the peer, or let it wait. One that has nothing to run is read, so that its end is noticed."""

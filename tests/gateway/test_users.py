@@ -74,6 +74,19 @@ def test_a_password_that_was_right_costs_once_and_a_wrong_one_each_time(checked,
     assert len(users._right) == 1
 
 
+def test_a_source_that_guesses_delays_others_by_one_check_each(checked, path, hashed):
+    module.add(path, "ann", "right")
+    users = Users.load(path)
+    guesses = [users.verify("ann", f"guess {number}", "far", number) for number in range(20)]
+    assert checked(*guesses, users.verify("ann", "right", "near"))[-1] == Principal("ann")
+    assert hashed.index("right") <= 2
+    users._right.clear()
+    hashed.clear()
+    guesses = [users.verify("ann", f"guess {number}", "near", 1) for number in range(20)]
+    assert checked(*guesses, users.verify("ann", "right", "near"))[-1] == Principal("ann")
+    assert hashed.index("right") == 1
+
+
 def test_checks_run_one_at_a_time_beside_the_loop_also_when_callers_leave(path, monkeypatch):
     module.add(path, "ann", "right")
     users, go, inside, most = Users.load(path), threading.Event(), [0], [0]

@@ -19,52 +19,16 @@ from penstock.gateway.http.connection import HttpConnection
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from ..fakes import FakeTransport
+
 HEAD = b"POST / HTTP/1.1\r\nhost: a\r\n"
 
 
-class Transport:
-    """A socket that keeps what is written to it."""
-
-    def __init__(self) -> None:
-        self.written = b""
-        self.closed = self.aborted = False
-        self.protocol: asyncio.BaseProtocol | None = None
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self.protocol = protocol
-
-    def get_protocol(self) -> asyncio.BaseProtocol | None:
-        return self.protocol
-
-    def can_write_eof(self) -> bool:
-        return True
+class Transport(FakeTransport):
+    """Counts as closed once nothing more is written."""
 
     def write_eof(self) -> None:
         self.closed = True
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def is_closing(self) -> bool:
-        return self.closed or self.aborted
-
-    def get_extra_info(self, name: str) -> None:
-        return None
-
-    def set_write_buffer_limits(self, high: int) -> None: ...
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
 
 
 async def _answer(scope: Any, receive: Any, send: Any) -> None:
@@ -98,7 +62,7 @@ def connected(check: Callable[[HttpConnection, Transport], Awaitable[None]], app
 
 
 async def answered(transport: Transport, count: int = 1) -> None:
-    while transport.written.count(b"HTTP/1.1") < count:
+    while transport.out.count(b"HTTP/1.1") < count:
         await asyncio.sleep(0)
 
 
@@ -148,7 +112,7 @@ def test_a_peer_that_does_not_read_is_overdue_until_it_does():
 
 
 def refused(transport: Transport) -> tuple[int, str]:
-    head, _, body = transport.written.rpartition(b"\r\n\r\n")
+    head, _, body = transport.out.rpartition(b"\r\n\r\n")
     assert transport.closed
     assert b"connection: close" in head
     return int(head.split()[1]), json.loads(body)["code"]

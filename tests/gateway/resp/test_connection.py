@@ -16,55 +16,16 @@ from penstock.gateway.resp.requests import RequestReader, SharedReaders
 from penstock.gateway.resp.table import TABLE
 from penstock.gateway.turns import Turns
 
+from ..fakes import FakeTransport
+
 hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
 
 
-class Transport:
-    """The socket of a connection: what was written, and whether it is read."""
+class Transport(FakeTransport):
+    """Of a client over TCP."""
 
     def __init__(self) -> None:
-        self.out = b""
-        self.reads, self.closed, self.ended = True, False, False
-        self.protocol: asyncio.BaseProtocol | None = None
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        self.limit = high
-
-    def get_extra_info(self, name: str) -> object:
-        return ("127.0.0.1", 5)
-
-    def write(self, data: bytes) -> None:
-        self.out += data
-
-    def pause_reading(self) -> None:
-        self.reads = False
-
-    def resume_reading(self) -> None:
-        self.reads = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self.protocol = protocol
-
-    def get_protocol(self) -> asyncio.BaseProtocol | None:
-        return self.protocol
-
-    def can_write_eof(self) -> bool:
-        return True
-
-    def write_eof(self) -> None:
-        self.ended = True
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def abort(self) -> None:
-        self.closed = True
+        super().__init__(("127.0.0.1", 5))
 
 
 OPEN: Connections[RespConnection] = Connections(1, AllConnections(1), b"")
@@ -84,6 +45,7 @@ class FakeDoor:
 def clock(monkeypatch) -> list[float]:
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(FakeDoor, "turns", Turns())
     return now
 
 
@@ -124,9 +86,48 @@ def test_replies_larger_than_the_questions_stop_the_rest(connected):
             connection.pause_writing()
 
     transport.write = write
-    connection.data_received(b"*1\r\n$7\r\nCOMMAND\r\n" * 10_000)
-    assert sum(written) < 2 * OUT_BYTES_MAX
+
+    async def run() -> None:
+        connection.data_received(b"*1\r\n$7\r\nCOMMAND\r\n" * 10_000)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert OUT_BYTES_MAX < sum(written) < 2 * OUT_BYTES_MAX
     assert not transport.reads
+
+
+def test_small_commands_take_turns_with_other_connections(connected):
+    connection, transport = connected
+    most, count = module.COMMANDS_A_TURN, 3 * module.COMMANDS_A_TURN + 5
+
+    async def run() -> list[int]:
+        connection.data_received(b"PING\r\n" * count)
+        seen = [transport.out.count(b"PONG")]
+        assert not transport.reads
+        while seen[-1] < count:
+            connection.settled()  # a record's answer brings no further turn
+            await asyncio.sleep(0)
+            seen.append(transport.out.count(b"PONG"))
+            assert seen[-1] - seen[-2] <= most
+        return seen
+
+    seen = asyncio.run(run())
+    assert (seen[0], seen[-1], transport.reads) == (most, count, True)
+
+
+def test_what_waits_for_a_turn_is_forgotten_with_its_connection(connected):
+    connection, transport = connected
+
+    async def run() -> None:
+        connection.data_received(b"PING\r\n" * 1000)
+        transport.close()
+        connection.connection_lost(None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert transport.out.count(b"PONG") == module.COMMANDS_A_TURN
 
 
 class Held:
@@ -397,8 +398,14 @@ def test_a_large_reply_that_the_peer_takes_at_once_stops_nothing(connected, behi
 
 def test_a_transaction_is_bounded(connected):
     connection, transport = connected
-    connection.data_received(b"MULTI\r\n")
-    connection.data_received(b"*1\r\n$4\r\nPING\r\n" * 20_000)
+
+    async def run() -> None:
+        connection.data_received(b"MULTI\r\n")
+        connection.data_received(b"*1\r\n$4\r\nPING\r\n" * 20_000)
+        while not transport.reads:
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
     assert b"a transaction has 1048576 bytes at most" in transport.out
     connection.data_received(b"EXEC\r\n")
     assert transport.out.endswith(b"-EXECABORT Transaction discarded because of previous errors.\r\n")
