@@ -186,7 +186,12 @@ class Producer(Sending):
                 self._sending = own
 
     def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until everything sent is committed, at most `timeout` (None: the client's).
+        """Wait until everything sent is committed, and every `on_done` of it has returned; at most `timeout`.
+
+        Inside of an `on_done` it does not wait for others.
+
+        Args:
+            timeout: how long, the client's when None.
 
         Raises the first error that no future was asked about.
         """
@@ -194,6 +199,7 @@ class Producer(Sending):
         self._core.check_open()
         for core in {self._core: None, self._sending: None}:
             self._driver.run(core.flush(deadline))
+        self._driver.run(self._driver.called(deadline))
 
     def next_sequence(self, partition: int = 0) -> int:
         """The number of records that this (named) producer has sent to `partition` in all its lives."""

@@ -40,13 +40,16 @@ async def positions(link: BrokerLink, topic: Topic, consumer: str) -> dict[int, 
     return {each.partition: max(cursors.get(each.partition, -1), each.first) for each in topic.partitions}
 
 
-async def move(link: BrokerLink, topic: Topic, consumer: str, offsets: Mapping[int, int]) -> None:
-    """Move offsets of a consumer, which makes a new one. Raises InvalidArgument for one behind the end, GroupActive."""
+async def move(link: BrokerLink, topic: Topic, consumer: str, offsets: Mapping[int, int], note: str = "") -> None:
+    """Move offsets of a consumer, which makes a new one, and leave a note there.
+
+    Raises InvalidArgument for one behind the end, GroupActive.
+    """
     ends = {partition.partition: partition.end for partition in topic.partitions}
     for partition, offset in offsets.items():
         if partition in ends and offset > ends[partition]:
             raise InvalidArgument(f"offset {offset} is behind the end of the topic, which is {ends[partition]}")
-    await link.client.commit_group(topic.name, consumer, offsets, id=topic.topic.hex())
+    await link.client.commit_group(topic.name, consumer, offsets, note=note, id=topic.topic.hex())
 
 
 def start(topic: Topic, partition: int, offset: int | None) -> int:

@@ -3,8 +3,8 @@
 Idea: those that wait stand in a line for each source, and the lines take turns. So a source with many callers delays
 another one by a single turn, however many they are. Within a line those come first that have been wrong least often.
 
-Contract: `enter` waits for a turn, and `leave` ends it. Whoever is cancelled while it waits leaves its line, and none
-waits for it. Memory: an entry for each caller that waits. Use from one event loop.
+Contract: `enter` waits for a turn, and `leave` ends it. A caller that is cancelled while it waits leaves its line, and
+delays no other. Memory: an entry for each caller that waits. Use from one event loop.
 """
 
 from __future__ import annotations

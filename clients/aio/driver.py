@@ -207,6 +207,10 @@ class AsyncDriver:
             self._uncalled += ready
             self._loop.call_soon(self._call_back)
 
+    def called(self, deadline: float) -> Steps[None]:
+        """See Driver. The loop has one thread, and `run` calls what is ready before it returns."""
+        yield from ()
+
     def _call_back(self) -> None:
         """Call what waits for it. Exceptions are reported, not raised in the call that this ends."""
         while self._uncalled:
@@ -215,7 +219,8 @@ class AsyncDriver:
                 callback()
             except (Exception, asyncio.CancelledError) as error:
                 self._loop.call_exception_handler({"message": f"the callback {callback!r} raised", "exception": error})
-            except BaseException:  # Ctrl-C
+            except BaseException:  # Ctrl-C: it knows what of it is left
+                self._uncalled.appendleft(callback)
                 self._loop.call_soon(self._call_back)
                 raise
 

@@ -181,7 +181,12 @@ class AsyncProducer(AsyncSending):
                 self._sending = own
 
     async def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until everything sent is committed, at most `timeout` (None: the client's).
+        """Wait until everything sent is committed, and every `on_done` of it has returned; at most `timeout`.
+
+        Inside of an `on_done` it does not wait for others.
+
+        Args:
+            timeout: how long, the client's when None.
 
         Raises the first error that no future was asked about.
         """
@@ -189,6 +194,7 @@ class AsyncProducer(AsyncSending):
         self._core.check_open()
         for core in {self._core: None, self._sending: None}:
             await self._driver.run(core.flush(deadline))
+        await self._driver.run(self._driver.called(deadline))
 
     async def next_sequence(self, partition: int = 0) -> int:
         """The number of records that this (named) producer has sent to `partition` in all its lives."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...storage import forks
 from ...storage.errors import Closed
+from ..errors import TimedOut
 from .connection import LOOK_PERIOD_S
 from .readiness import waiting
 from .steps import FOREVER, Pause, Sleeper, Steps
@@ -59,7 +60,7 @@ class Driver:
         self._followers = 0  # that wait for anything
         self._expected: dict[object, list[threading.Lock]] = {}  # of those that wait for one outcome
         self._sleepers: list[Sleeper] = []
-        self._calling: set[int] = set()  # threads that run callbacks
+        self._calling: dict[int, object] = {}  # threads that run callbacks, each with a mark of those that it runs now
         self._wait = waiting(connection.channel.fileno())
         self.pump: Pump | None = None
         self.pump_idle = True
@@ -283,15 +284,30 @@ class Driver:
         if me in self._calling:
             return
         try:
-            self._calling.add(me)
             while ready := self.connection.finished:
                 self.connection.finished = []
                 try:
+                    self._calling[me] = object()
                     self._unlocked(lambda ready=ready: _call_back_each(ready))
                 finally:  # what Ctrl-C in one of them kept from being called
                     self.connection.finished[:0] = ready
         finally:
-            self._calling.discard(me)
+            self._calling.pop(me, None)
+            if self._leader:
+                self.connection.channel.wake()
+            elif self._followers:
+                self._turned.notify_all()
+
+    def called(self, deadline: float) -> Steps[None]:
+        """Wait until other threads are done with the callbacks that they run now. Inside of a callback: do not wait.
+
+        Raises TimedOut.
+        """
+        running = set() if get_ident() in self._calling else set(self._calling.values())
+        while running & set(self._calling.values()):
+            if self.connection.clock() >= deadline:
+                raise TimedOut("timed out: all records are settled, and callbacks of them run on in another thread")
+            yield Pause(deadline)
 
     # -- the pump ---------------------------------------------------------------------------------------
 
@@ -335,12 +351,12 @@ class Driver:
 
 
 def _call_back_each(callbacks: list[Callable[[], None]]) -> None:
-    """Call them, and take them out of the list."""
+    """Call them, and take those that are done out of the list: one that is interrupted knows what of it is left."""
     called = 0
     try:
         for callback in callbacks:
-            called += 1
             _call_back(callback)
+            called += 1
     finally:
         del callbacks[:called]
 

@@ -10,8 +10,8 @@ pauses. Resuming early is harmless: a step checks again what it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -46,3 +46,19 @@ Steps = Generator[Pause, None, T]
 
 FOREVER = float("inf")
 """A deadline that never comes."""
+
+
+class Once:
+    """A callback that is begun once, however often it is asked: a driver asks again after Ctrl-C."""
+
+    __slots__ = ("_callback", "_known")
+
+    def __init__(self, callback: Callable[[Any], object], known: object) -> None:
+        """To call `callback(known)`."""
+        self._callback: Callable[[Any], object] | None = callback
+        self._known = known
+
+    def __call__(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(self._known)

@@ -18,6 +18,7 @@ import msgspec
 
 from ...storage.batch import Kind
 from ...storage.errors import Error
+from ..connection.steps import Once
 from ..errors import InvalidArgument
 from ..unpicklable import unpicklable
 
@@ -178,13 +179,14 @@ def not_callable(name: str, given: object) -> InvalidArgument:
 class Telling:
     """Calls the callbacks of a settled batch, in the order of its records.
 
-    What they raise is raised once all were called, as an ExceptionGroup. Where Ctrl-C interrupts them, the connection
-    keeps it for the callbacks that are left.
+    What they raise is raised once all were called, as an ExceptionGroup. Where Ctrl-C interrupts it, it is to be called
+    again, for those that are left.
     """
 
     def __init__(self, pending: Pending, dones: list[Done | None]) -> None:
         self._pending = pending
-        self._left = iter(enumerate(dones))
+        self._dones = dones
+        self._next = 0  # of them, to be called
         if pending.error is not None or pending.parts is not None:
             for index, done in enumerate(dones):
                 if done is not None:
@@ -193,20 +195,17 @@ class Telling:
 
     def __call__(self) -> None:
         """Call those that are left."""
-        try:
-            for index, done in self._left:
-                if done is not None:
-                    self._tell(done, self._pending.outcome(index))
-        except BaseException:
-            connection, lock = self._pending.owner.connection, self._pending.owner.lock
-            with lock:
-                connection.finished = [self, *connection.finished]
-            raise
+        for index in range(self._next, len(self._dones)):
+            done = self._dones[index]
+            if done is not None:
+                self._tell(index, done)
         if self._raised:
             raise ExceptionGroup("callbacks of post raised", self._raised)
 
-    def _tell(self, done: Done, outcome: Posted | Error) -> None:
+    def _tell(self, index: int, done: Done) -> None:
+        outcome = self._pending.outcome(index)
         try:
+            self._next = index + 1  # Ctrl-C comes with a call: before this, or in the callback
             done(outcome)
         except Exception as error:
             self._raised.append(error)
@@ -271,7 +270,7 @@ class Future(msgspec.Struct, eq=False, gc=False):
 
         What it raises then goes to threading.excepthook (on a loop: to the loop's exception handler).
         """
-        if not self._pending.owner.call_when_settled(self._pending, lambda: callback(self)):
+        if not self._pending.owner.call_when_settled(self._pending, Once(callback, self)):
             callback(self)
 
     def as_concurrent(self) -> concurrent.futures.Future[int]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...storage.errors import Error
 from ...transport.queue_messages import FOREVER_US, Extended, Leased, Settle, Verb
-from ..connection.steps import Steps
+from ..connection.steps import Once, Steps
 from ..unpicklable import unpicklable
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class SettleFuture:
     def _remember(self, callback: Callable[[SettleFuture], Any]) -> bool:
         if self._left:
             self._core.connection.check_ours()
-            self._callbacks.append(lambda: callback(self))
+            self._callbacks.append(Once(callback, self))
         return bool(self._left)
 
     # -- for the core ---------------------------------------------------------------------------------

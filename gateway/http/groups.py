@@ -5,7 +5,7 @@ Contract: settings are those of `penstock queue set`, and the broker checks them
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -27,6 +27,8 @@ from .task_shapes import (
     RedriveBody,
     ScheduleInfo,
     SchedulesBody,
+    WorkerInfo,
+    WorkerList,
     dead_task,
     group_info,
     schedule_info,
@@ -42,6 +44,14 @@ class DeadQuery(Struct, forbid_unknown_fields=True):
     offset: Annotated[Offset, Meta(description="Where to begin in the partition.")] = 0
     reason: Annotated[str, Meta(description="Only those that have this in their reason.")] = ""
     max_tasks: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class ForgetQuery(Struct, forbid_unknown_fields=True):
+    """What becomes of the tasks that a worker holds."""
+
+    verb: Annotated[Literal["ack", "nack", "reject", "release"], Meta(description="Of the tasks that it holds.")] = (
+        "release"
+    )
 
 
 class ScheduleQuery(Struct, forbid_unknown_fields=True):
@@ -83,6 +93,18 @@ async def pause(call: HttpCall) -> None:
 async def resume(call: HttpCall) -> None:
     call.may("manage", call.path["topic"])
     await call.link.client.resume_queue(call.path["topic"], call.path["group"])
+
+
+async def list_workers(call: HttpCall) -> WorkerList:
+    call.may("read", call.path["topic"])
+    found = await call.link.client.workers(call.path["topic"], call.path["group"])
+    return WorkerList([WorkerInfo(each.name, each.pending, each.first_seen, each.last_active) for each in found])
+
+
+async def forget_worker(call: HttpCall) -> CountBody:
+    topic, group, worker = call.path["topic"], call.path["group"], call.path["worker"]
+    call.may("write", topic)
+    return CountBody(await call.link.client.forget_worker(topic, group, worker, call.asked.verb))
 
 
 # -- dead letters -----------------------------------------------------------------------------------------
@@ -169,6 +191,16 @@ OPERATIONS = [
     HttpOperation(
         method="POST", path=f"{_GROUP}/resume", name="resume", tag="groups", handler=resume, status=204,
         summary="Give tasks of a group out again",
+    ),
+    HttpOperation(
+        method="GET", path=f"{_GROUP}/workers", name="listWorkers", tag="groups", handler=list_workers,
+        summary="The workers of a queue group, and how many tasks each holds", gives=WorkerList,
+    ),
+    HttpOperation(
+        method="DELETE", path=f"{_GROUP}/workers/{{worker}}", name="forgetWorker", tag="groups", handler=forget_worker,
+        summary="Forget a worker, and settle the tasks that it holds", query=ForgetQuery, gives=CountBody,
+        about="Answers how many it held. A worker that is still there finds its leases lost, and is known again with "
+        "the next task that it gets.",
     ),
     HttpOperation(
         method="GET", path="/dead-letters", name="deadLetters", tag="dead letters", handler=dead_letters,

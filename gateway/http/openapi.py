@@ -22,6 +22,7 @@ PATH_PARAMETERS = {
     "group": ("Name of a queue group.", r"^[A-Za-z0-9._-]{1,200}$"),
     "name": ("Name of a schedule.", r"^[A-Za-z0-9._-]{1,200}$"),
     "id": ("Id of a task.", r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}-[0-9]{1,9}-[0-9]{1,18}$"),
+    "worker": ("Name of a worker.", r"^[^/]{1,200}$"),
     "consumer": ("Name of a consumer.", r"^[A-Za-z0-9._-]{1,200}$"),
 }
 

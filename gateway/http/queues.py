@@ -9,6 +9,8 @@ Contract: reading does not move a consumer. What waits is answered with no messa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -82,6 +84,9 @@ def queue_info(topic: Topic) -> QueueInfo:
     )  # fmt: skip
 
 
+NO_NOTES: Mapping[int, str] = MappingProxyType({})
+
+
 # -- consumers --------------------------------------------------------------------------------------------
 
 
@@ -92,12 +97,17 @@ async def list_consumers(call: HttpCall) -> ConsumerList:
 
 
 async def get_consumer(call: HttpCall) -> ConsumerInfo:
-    call.may("read", call.path["queue"])
-    return _consumer_info(await call.link.client.group(call.path["queue"], call.path["consumer"]))
+    name, consumer, client = call.path["queue"], call.path["consumer"], call.link.client
+    call.may("read", name)
+    group, committed = await client.group(name, consumer), await client.committed(name, consumer)
+    return _consumer_info(group, {number: place.note for number, place in committed.items()})
 
 
-def _consumer_info(group: Group) -> ConsumerInfo:
-    places = [ConsumerPlace(each.partition, max(each.cursor, each.first), each.lag) for each in group.partitions]
+def _consumer_info(group: Group, notes: Mapping[int, str] = NO_NOTES) -> ConsumerInfo:
+    places = [
+        ConsumerPlace(each.partition, max(each.cursor, each.first), each.lag, notes.get(each.partition, ""))
+        for each in group.partitions
+    ]
     return ConsumerInfo(group.name, group.lag, [member.name for member in group.members], places)
 
 
@@ -108,7 +118,7 @@ async def delete_consumer(call: HttpCall) -> None:
 
 async def commit(call: HttpCall) -> ConsumerOffsets:
     topic = await _topic(call, "write")
-    await move(call.link, topic, call.path["consumer"], call.body.next)
+    await move(call.link, topic, call.path["consumer"], call.body.next, call.body.note)
     return await _position(call, topic)
 
 

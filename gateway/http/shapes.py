@@ -186,12 +186,13 @@ class QueueList(Struct, frozen=True):
     queues: list[QueueInfo]
 
 
-class ConsumerPlace(Struct, frozen=True):
+class ConsumerPlace(Struct, frozen=True, omit_defaults=True):
     """A consumer in one partition. `next_offset`: of the message that it reads next."""
 
     partition: int
     next_offset: int
     lag: int
+    note: Annotated[str, Meta(description="What the latest commit left there; of getConsumer alone.")] = ""
 
 
 class ConsumerInfo(Struct, frozen=True):
@@ -211,6 +212,7 @@ class CommitBody(Struct, forbid_unknown_fields=True):
     """Where a consumer goes on: the `next` of the messages that are done, or some of it."""
 
     next: Offsets
+    note: Annotated[str, Meta(max_length=4096, description="Stands beside these offsets until they move again.")] = ""
 
 
 class SeekBody(Struct, forbid_unknown_fields=True):

@@ -166,6 +166,19 @@ class GroupInfo(Struct, frozen=True):
     settings: dict[str, Any]
 
 
+class WorkerInfo(Struct, frozen=True):
+    """A worker of a queue group, and how many tasks it holds. Times are null where the group does not remember it."""
+
+    name: str
+    pending: int
+    first_seen: datetime | None
+    last_active: Annotated[datetime | None, Meta(description="When it was last given tasks, or extended a lease.")]
+
+
+class WorkerList(Struct, frozen=True):
+    workers: list[WorkerInfo]
+
+
 class NewSettings(Struct, forbid_unknown_fields=True):
     """Settings of a queue group, and where a new one begins."""
 

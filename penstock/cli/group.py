@@ -50,19 +50,23 @@ def list_(topic: str | None, session: Invocation) -> None:
 @click.argument("name", type=GROUP)
 @with_session
 def show(topic: str, name: str, session: Invocation) -> None:
-    """Show group NAME of TOPIC: members, cursors, lag."""
+    """Show group NAME of TOPIC: members, cursors, lag, and the notes beside the cursors."""
     with session.connect() as client:
         group = client.group(topic, name)
+        notes = {number: place.note for number, place in client.committed(topic, name).items() if place.note}
     if session.output.as_json:
-        session.output.json(_as_json(group))
+        session.output.json({**_as_json(group), "notes": {str(number): note for number, note in notes.items()}})
         return
     session.output.table(
-        [">partition", ">cursor", ">end", ">lag", "member", "state"],
+        [">partition", ">cursor", ">end", ">lag", "member", "state", *(["note"] if notes else [])],
         [
-            (p.partition, p.cursor if p.cursor >= 0 else None, p.end, p.lag, p.member or None, _state_of(p))
+            (
+                *(p.partition, p.cursor if p.cursor >= 0 else None, p.end, p.lag, p.member or None, _state_of(p)),
+                *([notes.get(p.partition)] if notes else []),
+            )
             for p in group.partitions
         ]
-        + [(number, *[None] * 4, "unavailable") for number in group.unavailable],
+        + [(number, *[None] * 4, "unavailable", *([None] if notes else [])) for number in group.unavailable],
     )
     session.output.console.print()
     session.output.table(
@@ -80,18 +84,24 @@ def show(topic: str, name: str, session: Invocation) -> None:
 @click.argument("name", type=GROUP)
 @click.option("--to", "position", type=POSITION, required=True, help="earliest, latest, an offset, or a time.")
 @click.option("--partition", "partitions", type=int, multiple=True, help="With an offset: only these; repeatable.")
+@click.option("--note", help="Up to 4 KiB that stand beside the cursors until they move again.")
 @with_session
-def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], session: Invocation) -> None:
+def reset(
+    topic: str, name: str, position: Any, partitions: tuple[int, ...], note: str | None, session: Invocation
+) -> None:
     """Move the cursors of group NAME of TOPIC, which must have no members."""
     if partitions and not isinstance(position, int):
         raise click.UsageError("--partition goes with an offset")
     with session.connect() as client:
         if isinstance(position, int):
             chosen = partitions or range(len(client.topic(topic).partitions))
-            client.reset_group(topic, name, dict.fromkeys(chosen, position))
-        else:
-            client.reset_group(topic, name, position)
+            position = dict.fromkeys(chosen, position)
+        client.reset_group(topic, name, position)
         group = client.group(topic, name)
+        if note is not None:
+            wanted = position if isinstance(position, dict) else range(len(group.partitions))
+            moved = {each.partition: each.cursor for each in group.partitions if each.partition in wanted}
+            client.commit_group(topic, name, moved, note=note)
     sentence = f"group {name} of {topic} reset: {units.count_text(group.lag, 'record')} to read"
     session.output.say("reset", sentence, **_as_json(group))
 

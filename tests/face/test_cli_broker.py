@@ -203,6 +203,12 @@ def test_a_group_goes_on_where_it_was_and_can_be_reset(on: Cli, topic: str) -> N
     assert on("group", "reset", topic, "g", "--to", "1").text == f"group g of {topic} reset: 2 records to read\n"
     assert on("consume", topic, "--group", "g", "--until-end").out == b"2\n3\n"
     assert on("group", "reset", topic, "g", "--to", "earliest", "--json").lines[0]["lag"] == 3
+    assert "note" not in on("group", "show", topic, "g").text
+    on("group", "reset", topic, "g", "--to", "1", "--note", "after the repair")
+    assert on("group", "show", topic, "g", "--json").lines[0]["notes"] == {"0": "after the repair"}
+    assert "after the repair" in on("group", "show", topic, "g").text
+    assert on("group", "reset", topic, "g", "--to", "earliest").code == exits.OK
+    assert on("group", "show", topic, "g", "--json").lines[0]["notes"] == {}
     assert [line["name"] for line in on("group", "list", "--topic", topic, "--json").lines] == ["g"]
     assert on("group", "delete", topic, "g", "--yes").code == exits.OK
     assert on("group", "show", topic, "g").code == exits.NOT_FOUND

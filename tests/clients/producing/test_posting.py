@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from penstock import Posted, aio
 from penstock.broker.errors import Fenced, UnknownTopic
-from penstock.clients import InvalidArgument, WindowFull
+from penstock.clients import InvalidArgument, TimedOut, WindowFull
 from penstock.clients.embedded.local import LocalChannel
 from penstock.storage.errors import Closed, InvalidBatch, RecordTooLarge
 from penstock.transport.messages import Produced
@@ -386,3 +386,48 @@ def test_on_a_loop_a_function_that_posts_is_not_called_inside_of_itself(penstock
 
     asyncio.run(main())
     assert heard == list(range(50))
+
+
+def test_ctrl_c_at_any_moment_of_a_flush_loses_no_function_and_calls_none_twice(penstock_client):
+    penstock_client.create_topic("t")
+    producer = penstock_client.producer("t")
+    for interrupt in interrupts(("clients/producing", "clients/connection", "clients/producer.py"), above=30):
+        heard: Counter[int | str] = Counter()
+        with producer._driver.lock:  # so that this thread calls them
+            producer._core.senders[0].trigger = 1 << 20
+            for number in range(3):
+                producer.post(b"v", on_done=lambda _, heard=heard, number=number: heard.update([number]))
+            future = producer.send_nowait(b"f")
+            future.add_done_callback(lambda _, heard=heard: heard.update(["future"]))
+            with interrupt:
+                producer.flush()
+        producer.flush()
+        assert heard == {0: 1, 1: 1, 2: 1, "future": 1}, interrupt.nth
+
+
+def test_a_flush_waits_for_functions_that_another_thread_has_begun_to_call(penstock_client):
+    penstock_client.create_topic("t")
+    begun, go, order = threading.Event(), threading.Event(), list[str]()
+    producer = penstock_client.producer("t")
+
+    def slow(_):
+        begun.set()
+        go.wait(30)
+        producer.flush()  # inside of one, it does not wait for itself
+        order.append("called")
+
+    def flush():
+        producer.flush()
+        order.append("flushed")
+
+    producer.post(b"v", on_done=slow)
+    assert begun.wait(30), "the pump calls it"
+    with pytest.raises(TimedOut, match="callbacks of them run on in another thread"):
+        producer.flush(timeout=0.01)
+    flushing = threading.Thread(target=flush)
+    flushing.start()
+    while flushing.is_alive() and not producer._driver.busy:
+        pass
+    go.set()
+    flushing.join(30)
+    assert order == ["called", "flushed"]

@@ -304,3 +304,14 @@ def test_browsing_begins_where_it_is_told(http, key, offset):
     found = http.get(messages(key), params={"offset": offset, "max_messages": 2}).json()
     assert [each["offset"] for each in found["messages"]] == [offset, offset + 1]
     assert found["next"] == {"0": offset + 2}
+
+
+def test_a_note_stands_beside_the_offsets_of_a_commit(http, key, native):
+    http.post(messages(key), json=[{"value": str(n)} for n in range(5)])
+    assert http.post(consumer(key, "commit"), json={"next": {"0": 2}, "note": "by ann"}).status_code == 200
+    (place,) = http.get(f"/api/v1/queues/{key}/consumers/me").json()["partitions"]
+    assert place == {"partition": 0, "next_offset": 2, "lag": 3, "note": "by ann"}
+    assert native.committed(key, "me")[0].note == "by ann"
+    assert http.post(consumer(key, "commit"), json={"next": {"0": 3}, "note": "é" * 4000}).status_code == 400
+    http.post(consumer(key, "commit"), json={"next": {"0": 3}})
+    assert http.get(f"/api/v1/queues/{key}/consumers/me").json()["partitions"][0].get("note", "") == ""
