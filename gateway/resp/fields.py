@@ -27,6 +27,9 @@ def records_of(words: Sequence[Sequence[bytes]]) -> EntryColumns:
     """The records of entries, whose fields and values, in turn, are `words` by column. Raises CommandRefused."""
     if not words or len(words) % 2:
         raise wrong_arity("xadd")
+    if len(words[0]) == 1:
+        value, key, headers = record_of([word for (word,) in words])
+        return EntryColumns([value], None if key is None else [key], None if headers is None else [headers])
     names = words[::2]
     if all(each.count(each[0]) == len(each) for each in names):
         return _alike([each[0] for each in names], words[1::2])

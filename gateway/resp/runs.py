@@ -97,10 +97,13 @@ class CommandQueue:
             self._alone -= 1
             return run
         head, length, waiting = run.head[:shared], len(run.head), self._waiting
-        found = [run.head[shared:]]
+        found: list[list[bytes]] = []
         while waiting and type(words := waiting[-1]) is list and len(words) == length and words[:shared] == head:
             found.append(words[shared:])
             waiting.pop()
+        if not found:
+            return run
+        found.insert(0, run.head[shared:])
         self._count -= len(found) - 1
         return Run(head, list(zip(*found, strict=True)), len(found))
 
