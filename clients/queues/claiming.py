@@ -38,7 +38,7 @@ NEXT = -1
 
 class ClaimPlan(Struct, frozen=True):
     """The tasks of a claim: offsets by partition, or the leased tasks from a place on and below partition `partitions`,
-    at most `most`. `asked` has the rest."""
+    at most `most`, those included that are gone. `asked` has the rest."""
 
     asked: Claim
     named: dict[int, list[int]] | None
@@ -117,7 +117,7 @@ def claim(
             offset = answer.next_offset
             offsets = [each for each in offsets if each >= offset]
             if plan.named is None:
-                left -= sum(count for _, count, _ in answer.runs)
+                left -= sum(count for _, count, _ in answer.runs) + len(answer.gone)
     return None
 
 

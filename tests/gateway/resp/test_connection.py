@@ -12,6 +12,7 @@ from penstock.gateway.holding import HeldBytes
 from penstock.gateway.resp import connection as module
 from penstock.gateway.resp.command import Command, RespSession
 from penstock.gateway.resp.connection import COMMAND_S, OUT_BYTES_MAX, READ_S, RespConnection
+from penstock.gateway.resp.replies import Encoded
 from penstock.gateway.resp.requests import RequestReader, SharedReaders
 from penstock.gateway.resp.table import TABLE
 from penstock.gateway.turns import Turns
@@ -114,6 +115,28 @@ def test_small_commands_take_turns_with_other_connections(connected):
 
     seen = asyncio.run(run())
     assert (seen[0], seen[-1], transport.reads) == (most, count, True)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_after_a_long_run_the_next_read_waits_for_a_turn(connected, over):
+    connection, transport = connected
+    most = module.CHEAPER_IN_RUNS * (module.COMMANDS_A_TURN - 1)
+
+    def note(session: RespSession, shared: list[bytes], columns: list[list[bytes]]) -> Encoded:
+        return Encoded(b"+noted\r\n" * len(columns[0]))
+
+    noting = Command("NOTE", 2, note, "connection", "NOTE text", "", shared=lambda words: 1)
+    connection._table = {"NOTE": noting}
+
+    async def run() -> None:
+        connection.data_received(b"*2\r\n$4\r\nNOTE\r\n$1\r\na\r\n" * (most - over))
+        assert transport.out.count(b"noted") == most - over
+        assert transport.reads == bool(over)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert transport.reads
 
 
 def test_what_waits_for_a_turn_is_forgotten_with_its_connection(connected):

@@ -97,6 +97,21 @@ def test_what_is_trimmed_stays_pending_until_it_is_acknowledged_or_read_again(re
     assert native.queue(key, "g").ready == 2
 
 
+def test_entries_that_are_gone_count_when_they_are_read_again(resp, key):
+    ids = filled(resp, key, 5)
+    resp.xgroup_create(key, "g", 0)
+    resp.xreadgroup("g", "a", {key: ">"})
+    resp.xtrim(key, 1, approximate=False)
+    seen: list[bytes] = []
+    for left in (3, 1, 1):
+        answer = resp.xreadgroup("g", "a", {key: seen[-1] if seen else "0"}, count=2)
+        seen += [id_ for id_, _ in (answer[key.encode()][0] if isinstance(answer, dict) else answer[0][1])]
+        assert resp.xpending(key, "g")["pending"] == left
+    assert seen == ids
+    _, _, gone = resp.xautoclaim(key, "g", "b", 0)
+    assert gone == []
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
