@@ -169,7 +169,7 @@ class Connection:
         self.now = clock()  # when the latest turn began
         self._emptied = self.now  # everything that had arrived by then was taken
         self.next_request = count(1).__next__  # an id that was never used on this connection
-        self.finished: list[Callable[[], None]] = []
+        self.finished: list[Callable[[], None]] = []  # called again after Ctrl-C in them: each knows what is left
         self.ended: list[object] = []  # outcomes known since a driver last woke the waiters
         self.parts: dict[Part, None] = {}
         self.sessions: dict[int, ConnectionSession] = {}

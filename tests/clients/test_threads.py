@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from penstock.clients import connect
+from penstock.clients.connection.steps import Once
 from penstock.storage.errors import Closed
 from support.reading import until
 
@@ -129,12 +130,13 @@ def test_a_callback_that_raises_is_reported_and_keeps_nothing_from_going_on(shar
 def test_callbacks_behind_one_that_was_interrupted_are_called_by_the_next_verb(shared, topic):
     driver, called = shared._driver, []
 
-    def interrupted():
-        called.append("interrupted")
-        raise KeyboardInterrupt
+    def note(name):
+        called.append(name)
+        if name == "interrupted":
+            raise KeyboardInterrupt
 
     with driver.lock:  # the pump waits for it
-        driver.connection.finished += [interrupted, lambda: called.append("one"), lambda: called.append("two")]
+        driver.connection.finished += [Once(note, name) for name in ("interrupted", "one", "two")]
         with pytest.raises(KeyboardInterrupt):
             driver._run_callbacks()
         assert called == ["interrupted"]
