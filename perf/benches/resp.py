@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def rows(lab: Lab) -> Iterator[Row]:
         for durability in REDIS:
             yield from _groups(lab, durability, door)
         yield Row(
-            f"resp: memory of the gateway with {_idle():,} idle connections", "MiB", lambda: _idling(door, pid),
+            f"resp: memory of the gateway with {_idle():,} idle connections", "MiB", partial(_idling, broker.url),
             more_is_better=False, full=True, note=f"{resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,} files allowed",
         )  # fmt: skip
 
@@ -204,18 +204,13 @@ def _idle() -> int:
     return min(IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - SPARE_FILES)
 
 
-def _idling(door: Path, pid: int) -> float:
-    """Memory of the gateway beside connections that asked once."""
-    peers = []
-    try:
+def _idling(url: str) -> float:
+    """Memory of a gateway beside connections that asked once."""
+    with _gateway(url) as (door, pid), ExitStack() as peers:
         for _ in range(_idle()):
-            peers.append(socket.socket(socket.AF_UNIX))
-            peers[-1].connect(str(door))
-            peers[-1].sendall(b"PING\r\n")
-            assert peers[-1].recv(100) == b"+PONG\r\n"
+            peer = peers.enter_context(socket.socket(socket.AF_UNIX))
+            peer.connect(str(door))
+            peer.sendall(b"PING\r\n")
+            assert peer.recv(100) == b"+PONG\r\n"
         status = Path(f"/proc/{pid}/status").read_text()
         return sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
-    finally:
-        for peer in peers:
-            peer.close()
-        time.sleep(1.0)  # the gateway has forgotten them
