@@ -7,55 +7,16 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from penstock.gateway.connections import AllConnections, Connections
 from penstock.gateway.holding import HeldBytes
 from penstock.gateway.resp import connection as module
 from penstock.gateway.resp.command import Command, RespSession
 from penstock.gateway.resp.connection import COMMAND_S, OUT_BYTES_MAX, READ_S, RespConnection
-from penstock.gateway.resp.replies import Encoded
 from penstock.gateway.resp.requests import RequestReader, SharedReaders
 from penstock.gateway.resp.table import TABLE
-from penstock.gateway.turns import Turns
 
-from ..fakes import FakeTransport
+from .connected import OPEN, FakeDoor, Transport
 
 hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
-
-
-class Transport(FakeTransport):
-    """Of a client over TCP."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 5))
-
-
-OPEN: Connections[RespConnection] = Connections(1, AllConnections(1), b"")
-
-
-class FakeDoor:
-    """What a connection needs of its door, without a broker."""
-
-    users = None
-    table = TABLE
-    may_create = True
-    turns = Turns()
-    held = HeldBytes()
-
-
-@pytest.fixture
-def clock(monkeypatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(FakeDoor, "turns", Turns())
-    return now
-
-
-@pytest.fixture
-def connected(clock) -> tuple[RespConnection, Transport]:
-    requests = RequestReader(module.BEFORE_AUTH, SharedReaders(hiredis.Reader), hiredis.HiredisError)
-    connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, OPEN), Transport()
-    connection.connection_made(transport)
-    return connection, transport
 
 
 def test_replies_come_in_order_in_one_write(connected):
@@ -96,61 +57,6 @@ def test_replies_larger_than_the_questions_stop_the_rest(connected):
     asyncio.run(run())
     assert OUT_BYTES_MAX < sum(written) < 2 * OUT_BYTES_MAX
     assert not transport.reads
-
-
-def test_small_commands_take_turns_with_other_connections(connected):
-    connection, transport = connected
-    most, count = module.COMMANDS_A_TURN, 3 * module.COMMANDS_A_TURN + 5
-
-    async def run() -> list[int]:
-        connection.data_received(b"PING\r\n" * count)
-        seen = [transport.out.count(b"PONG")]
-        assert not transport.reads
-        while seen[-1] < count:
-            connection.settled()  # a record's answer brings no further turn
-            await asyncio.sleep(0)
-            seen.append(transport.out.count(b"PONG"))
-            assert seen[-1] - seen[-2] <= most
-        return seen
-
-    seen = asyncio.run(run())
-    assert (seen[0], seen[-1], transport.reads) == (most, count, True)
-
-
-@pytest.mark.parametrize("over", [0, 1])
-def test_after_a_long_run_the_next_read_waits_for_a_turn(connected, over):
-    connection, transport = connected
-    most = module.CHEAPER_IN_RUNS * (module.COMMANDS_A_TURN - 1)
-
-    def note(session: RespSession, shared: list[bytes], columns: list[list[bytes]]) -> Encoded:
-        return Encoded(b"+noted\r\n" * len(columns[0]))
-
-    noting = Command("NOTE", 2, note, "connection", "NOTE text", "", shared=lambda words: 1)
-    connection._table = {"NOTE": noting}
-
-    async def run() -> None:
-        connection.data_received(b"*2\r\n$4\r\nNOTE\r\n$1\r\na\r\n" * (most - over))
-        assert transport.out.count(b"noted") == most - over
-        assert transport.reads == bool(over)
-        for _ in range(3):
-            await asyncio.sleep(0)
-
-    asyncio.run(run())
-    assert transport.reads
-
-
-def test_what_waits_for_a_turn_is_forgotten_with_its_connection(connected):
-    connection, transport = connected
-
-    async def run() -> None:
-        connection.data_received(b"PING\r\n" * 1000)
-        transport.close()
-        connection.connection_lost(None)
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-    asyncio.run(run())
-    assert transport.out.count(b"PONG") == module.COMMANDS_A_TURN
 
 
 class Held:
