@@ -93,7 +93,7 @@ def certificate(tmp_path_factory) -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def broker(folder: Path) -> Iterator[Serving]:
-    with Serving(ServeConfig(data=str(folder / "data"), listen=(f"unix://{folder}/b",), board_rows=512)) as serving:
+    with Serving(ServeConfig(data=str(folder / "data"), listen=(f"unix://{folder}/b",))) as serving:
         yield serving
 
 
