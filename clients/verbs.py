@@ -12,7 +12,6 @@ from ..storage.errors import AcceptedLoss, Corrupt, MissingCodec, NewerFormat
 from ..storage.record import Record
 from ..transport.messages import (
     AlterTopic,
-    Answer,
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
@@ -43,7 +42,7 @@ from .arguments.quantities import (
     setting_values,
     start_time,
 )
-from .connection.connection import Connection, Question
+from .connection.connection import BatchesQuestion, Connection, Question
 from .connection.steps import Steps
 from .errors import InvalidArgument
 from .reading.readable import checked_records, readable
@@ -244,19 +243,14 @@ class Verbs:
         return self.connection.clock() - begun
 
 
-class FetchQuestion(Question):
-    """Asks for records from an offset on, and keeps the batches of the answer."""
+class FetchQuestion(BatchesQuestion):
+    """Asks for records from an offset on."""
 
     def __init__(
         self, connection: Connection, topic: bytes, partition: int, offset: int, wait_ms: int,
         max_bytes: int = READ_BYTES,
     ) -> None:  # fmt: skip
         super().__init__(connection, lambda request: Fetch(request, topic, partition, offset, -1, max_bytes, wait_ms))
-        self.batches = b""
-
-    def answered(self, answer: Answer) -> None:  # no `then`: a cycle would keep the batches until garbage is collected
-        super().answered(answer)
-        self.batches = bytes(self._connection.payload)
 
 
 def _readable(payload: bytes, offset: int, end: int) -> Iterator[Batch]:

@@ -125,6 +125,11 @@ class ReadFailed(StorageError):
     code = "read_failed"
     retry = True
 
+    @classmethod
+    def of(cls, place: object, error: OSError) -> ReadFailed:
+        """That an I/O error kept a place from being read."""
+        return cls(f"{place!r} cannot be read now: {error}")
+
 
 class BadChecksum(Corrupt, InvalidBatch):
     """A checksum that does not match its bytes."""

@@ -74,21 +74,22 @@ def listen_url(text: str) -> Url:
 
 def connect_url(text: str) -> Url:
     """An address to connect a socket to: unix, ipc, or tcp of one host and port. Raises InvalidUrl."""
-    url = parse(text, schemes=SOCKET_SCHEMES)
-    if url.is_wildcard:
-        raise InvalidUrl(f"{text!r} names every interface; connect to one host")
-    if url.scheme == "tcp" and not url.port:
-        raise InvalidUrl(f"{text!r} has port 0; connect to the port that the broker reported")
-    return url
+    return _definite(text, "connect to one host", "connect to the port that the broker reported")
 
 
 def advertise_url(text: str) -> Url:
     """An address to tell others, who connect to it: unix, ipc, or tcp of one host and port. Raises InvalidUrl."""
+    host, port = (f"advertise the {part} that clients connect to" for part in ("host", "port"))
+    return _definite(text, host, port)
+
+
+def _definite(text: str, host: str, port: str) -> Url:
+    """An address of one socket; `host` and `port` say what to give where it names none. Raises InvalidUrl."""
     url = parse(text, schemes=SOCKET_SCHEMES)
     if url.is_wildcard:
-        raise InvalidUrl(f"{text!r} names every interface; advertise the host that clients connect to")
+        raise InvalidUrl(f"{text!r} names every interface; {host}")
     if url.scheme == "tcp" and not url.port:
-        raise InvalidUrl(f"{text!r} has port 0; advertise the port that clients connect to")
+        raise InvalidUrl(f"{text!r} has port 0; {port}")
     return url
 
 

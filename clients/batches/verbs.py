@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from ...storage.batch import Kind, parse
 from ...storage.errors import InvalidBatch
 from ...transport.messages import (
-    Answer,
     FetchedMany,
     FetchFrom,
     FetchMany,
@@ -21,7 +20,7 @@ from ...transport.messages import (
     ProducerOpened,
 )
 from ..arguments.quantities import Duration, Size, seconds, size_bytes
-from ..connection.connection import Connection, Question
+from ..connection.connection import BatchesQuestion, Connection, Question
 from ..connection.steps import Steps
 from ..descriptions import Appended, OpenedProducer
 from ..errors import InvalidArgument
@@ -89,18 +88,13 @@ class BatchVerbs:
         return found
 
 
-class FetchManyQuestion(Question):
-    """Asks for batches of many partitions, and keeps those of the answer."""
+class FetchManyQuestion(BatchesQuestion):
+    """Asks for batches of many partitions."""
 
     def __init__(
         self, connection: Connection, places: list[FetchFrom], max_bytes: int, min_bytes: int, wait_ms: int
     ) -> None:
         super().__init__(connection, lambda request: FetchMany(request, places, max_bytes, min_bytes, wait_ms))
-        self.batches = b""
-
-    def answered(self, answer: Answer) -> None:  # no `then`, as of FetchQuestion
-        super().answered(answer)
-        self.batches = bytes(self._connection.payload)
 
 
 def _places(places: Iterable[tuple[str, int, int]], max_bytes: int) -> list[FetchFrom]:

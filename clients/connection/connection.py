@@ -153,6 +153,19 @@ class Question:
         self._connection.forget(self)
 
 
+class BatchesQuestion(Question):
+    """Keeps the batches of its answer.
+
+    A `then` for that would be a cycle, which would keep them until garbage is collected.
+    """
+
+    batches: bytes = b""
+
+    def answered(self, answer: Answer) -> None:
+        super().answered(answer)
+        self.batches = bytes(self._connection.payload)
+
+
 class Connection:
     """See the module."""
 

@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from ...transport.messages import Answer, Topic
 from ...transport.queue_messages import Claim, Leased
 from ..arguments.quantities import Duration, microseconds, seconds
-from ..connection.connection import Question
+from ..connection.connection import BatchesQuestion
 from ..errors import InvalidArgument
 from .task_ids import parse_task_id, task_id
 
@@ -113,7 +113,7 @@ def claim(
             question = _ClaimQuestion(connection, asked)
             what = f"claiming tasks of queue {asked.group} of topic {topic}"
             answer = yield from connection.wait_for(question, Leased, deadline=connection.deadline(), what=what)
-            take(answer, question.payload, question.began)
+            take(answer, question.batches, question.began)
             offset = answer.next_offset
             offsets = [each for each in offsets if each >= offset]
             if plan.named is None:
@@ -129,17 +129,15 @@ def idle_milliseconds(idle: Duration) -> int:
     return round(found * 1000)
 
 
-class _ClaimQuestion(Question):
-    """Keeps the records of the answer, and when it came."""
+class _ClaimQuestion(BatchesQuestion):
+    """Keeps when the answer came, too."""
 
     def __init__(self, connection: Connection, asked: Claim) -> None:
         super().__init__(connection, partial(_numbered, asked))
-        self.payload = b""
         self.began = self._asked_at = connection.clock()
 
-    def answered(self, answer: Answer) -> None:  # as of FetchQuestion
+    def answered(self, answer: Answer) -> None:
         super().answered(answer)
-        self.payload = bytes(self._connection.payload)
         self.began = self._connection.arrived_at(self._asked_at)
 
 

@@ -13,7 +13,7 @@ from ...broker.errors import UnknownGroup, UnknownSchedule
 from ...storage.encoding import PRIORITY_MAX
 from ...storage.errors import Error
 from ...storage.header_list import as_map
-from ...transport.messages import Answer, Done, Topic
+from ...transport.messages import Done, Topic
 from ...transport.queue_messages import (
     FOREVER_US,
     AskTask,
@@ -55,7 +55,7 @@ from ..arguments.quantities import (
     setting_values,
     start_time,
 )
-from ..connection.connection import Connection, Question
+from ..connection.connection import BatchesQuestion, Connection, Question
 from ..connection.steps import FOREVER, Steps
 from ..errors import InvalidArgument, TimedOut
 from .claiming import claim, claim_plan, idle_milliseconds
@@ -362,7 +362,7 @@ class QueueVerbs:
                 question = _DeadQuestion(self.connection, found, group, each, offset, most, reason)
                 what = f"listing dead-lettered tasks of queue {group} of topic {topic}"
                 answer = yield from self.connection.wait_for(question, DeadTasks, deadline=self._deadline(), what=what)
-                taken += dead_of(topic, each, answer.tasks, question.payload)
+                taken += dead_of(topic, each, answer.tasks, question.batches)
                 offset = answer.next_offset
         return taken
 
@@ -449,8 +449,8 @@ class QueueVerbs:
         yield from self._gone(question, UnknownSchedule, deadline, what)
 
 
-class _DeadQuestion(Question):
-    """Keeps the records of the answer."""
+class _DeadQuestion(BatchesQuestion):
+    """Asks for dead letters."""
 
     def __init__(
         self, connection: Connection, topic: Topic, group: str, number: int, offset: int, most: int, reason: str
@@ -458,11 +458,6 @@ class _DeadQuestion(Question):
         super().__init__(
             connection, lambda request: ListDead(request, topic.topic, group, number, offset, most, reason)
         )
-        self.payload = b""
-
-    def answered(self, answer: Answer) -> None:  # as of FetchQuestion
-        super().answered(answer)
-        self.payload = bytes(self._connection.payload)
 
 
 def _numbered(asked: ListPending, request: int) -> ListPending:

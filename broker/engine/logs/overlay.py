@@ -23,6 +23,7 @@ from ....storage.errors import BatchTooLarge, Error, Poisoned, StorageError
 from ..tables import effects as fx
 from ..tables.entry import Entry
 from ..tables.producers import Place
+from ..tables.queues.offsets import OPEN_END
 from .history import State
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from ....storage.log import LogWriter
     from ..ports import Payload
     from .history import History
-
-OPEN_END = 1 << 63
-"""An offset beyond all others."""
 
 TAIL_BYTES = 1 << 20
 """Limit of effects in one batch: results of tasks may be large, and a batch has a limit."""

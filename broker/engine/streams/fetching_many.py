@@ -275,7 +275,7 @@ class FetchingMany:
                 place.partition.met(error)
             place.error = error
         except OSError as error:
-            place.error = ReadFailed(f"{place.partition!r} cannot be read now: {error}")
+            place.error = ReadFailed.of(place.partition, error)
         else:
             if chunk is not None and chunk is not COLD:
                 place.read.offset = chunk.next_offset

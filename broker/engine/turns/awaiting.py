@@ -90,7 +90,7 @@ class AwaitingRequests(Generic[A]):
         except Error as error:
             self.fail(request, error)
         except OSError as error:
-            self.fail(request, ReadFailed(f"{request.partition!r} cannot be read now: {error}"))
+            self.fail(request, ReadFailed.of(request.partition, error))
         return True
 
     def fail(self, request: A, error: Error) -> None:

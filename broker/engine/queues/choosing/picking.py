@@ -76,7 +76,7 @@ class Picker:
             except MissingCodec as error:
                 pick.missing = error
             except OSError as error:
-                pick.missing = ReadFailed(f"{pick.partition!r} cannot be read now: {error}")
+                pick.missing = ReadFailed.of(pick.partition, error)
             except Error as error:
                 if not isinstance(error, OutOfBounds):
                     pick.partition.damaged = True  # the others can still be had

@@ -323,7 +323,7 @@ class LeaseRequests:
         partition, granted, reading = demand.partition, demand.granted, demand.reading
         assert partition is not None
         if granted is None or reading is None or not reading.rest:
-            self._refuse(demand, ReadFailed(f"{partition!r} cannot be read now: {error}"))
+            self._refuse(demand, ReadFailed.of(partition, error))
             return
         first, group, now_us = reading.rest[-1][0], demand.message.group, self._time.last_us
         reason, chance = f"it cannot be read: {error}", self._settling.chance

@@ -18,15 +18,13 @@ from typing import NamedTuple
 
 from .....transport.queue_messages import FOREVER_US
 from .leases import Lease
+from .offsets import OPEN_END
 
 SLACK = 64
 """Entries of what is over are cleared away once they are more than those of what is there and this."""
 
 BLOCK = 256
 """Records of a block."""
-
-OPEN_END = 1 << 63
-"""An offset beyond all others."""
 
 
 class PendingRun(NamedTuple):

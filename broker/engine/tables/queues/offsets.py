@@ -20,6 +20,9 @@ BLOCK = 1 << 14
 _NEAR = 1 << 16
 _SPAN = 1 << 32
 
+OPEN_END = 1 << 63
+"""An offset beyond all others."""
+
 
 class Block(Struct, frozen=True, gc=False):
     """Numbers `base` + each of `deltas`."""
