@@ -76,7 +76,7 @@ class ManyFetch:
         self.number = number
         self.counted = 0  # bytes found and let go
         self.is_over = not message.wait_ms  # answer with what there is
-        self.cold = False  # what there is, is being brought into memory
+        self.cold = False  # at its last look, what there is was being brought into memory
         self.stirred = True  # since it was looked at
         self.working = True  # it is being looked at
 
@@ -143,7 +143,6 @@ class FetchingMany:
 
     def warmed(self, fetch: ManyFetch) -> None:
         """Pages are in memory now."""
-        fetch.cold = False
         self._stir(fetch)
 
     def disconnect(self, peer: Peer) -> None:

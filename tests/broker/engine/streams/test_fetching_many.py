@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from penstock.broker.engine.ports import COLD
 from penstock.broker.engine.streams import fetching_many
+from penstock.broker.engine.turns import parked
 from penstock.storage.batch import batches
+from penstock.storage.errors import Corrupt
 from penstock.transport import messages as m
 from support.dedup import failure
 from support.engine import Rig
@@ -170,6 +172,18 @@ def test_cold_pages_are_left_out_while_there_is_something_else_and_else_waited_f
     assert len(tokens) == 1
 
 
+def test_a_fetch_whose_pages_came_and_are_too_little_is_answered_when_its_time_is_up():
+    rig, topic = filled(1, 0)
+    rig.port.cold = []
+    assert ask(rig, topic, 0, 0, least=1 << 19, wait_ms=WAIT) is None
+    request, (token,), rig.port.cold = rig._request, rig.port.cold, None
+    rig.node.warmed(token)
+    rig.turn()
+    assert rig.answers(request) == [], "it asked for more"
+    rig.pass_time(1.1)
+    assert came(rig, request) == [[b"0-0"], []]
+
+
 def test_a_peer_that_went_away_is_not_waited_for():
     rig, topic = filled(0, 0)
     for _ in range(3):
@@ -223,19 +237,24 @@ def test_a_topic_that_is_deleted_ends_the_wait():
     assert [each.code for each in answer.partitions] == ["unknown_topic", ""]
 
 
-def test_what_the_disk_does_not_give_fails_its_partition_alone():
+@pytest.mark.parametrize(
+    ("error", "told", "state"),
+    [(OSError(5, "Input/output error"), ("read_failed", True), "ok"), (Corrupt("torn"), ("corrupt", False), "damaged")],
+)
+def test_what_the_disk_does_not_give_fails_its_partition_alone(error: Exception, told: tuple[str, bool], state: str):
     rig, topic = filled(1, 1)
     read = rig.port.read
 
     def fails_on_first(cursor: Any, *how: Any) -> Any:
         if cursor.path.endswith("/0"):
-            raise OSError(5, "Input/output error")
+            raise error
         return read(cursor, *how)
 
     rig.port.read = fails_on_first  # pyright: ignore[reportAttributeAccessIssue]
     answer = ask(rig, topic, 0, 0)
-    assert [(each.code, each.retry) for each in answer.partitions] == [("read_failed", True), ("", False)]
+    assert [(each.code, each.retry) for each in answer.partitions] == [told, ("", False)]
     assert came(rig, answer.request) == [[], [b"1-0"]]
+    assert [rig.partition(topic, number).state for number in (0, 1)] == [state, "ok"]
 
 
 def test_a_partition_is_named_once():
@@ -254,6 +273,15 @@ def test_one_connection_has_so_many_places_under_way(monkeypatch: pytest.MonkeyP
     assert ask(rig, topic, 0, wait_ms=WAIT) is None
     rig.pass_time(2)
     assert ask(rig, topic, 0, 0, wait_ms=WAIT) is None
+
+
+def test_so_many_fetches_of_one_connection_wait(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(parked, "EACH_MAX", 2)
+    rig, topic = filled(0)
+    assert [ask(rig, topic, 0, wait_ms=WAIT) for _ in range(2)] == [None, None]
+    refused = ask(rig, topic, 0, wait_ms=WAIT)
+    assert (failure(refused), "2 fetches" in refused.message) == ("limit_reached", True)
+    assert rig.node._desk.fetching_many._places["c"] == 2, "the refused one holds no place"
 
 
 # -- beside a model -----------------------------------------------------------------------------------
