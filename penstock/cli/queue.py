@@ -205,8 +205,10 @@ def forget_worker(topic: str, worker: str, verb: Outcome, asks: bool, group: str
     with session.connect() as client:
         if asks:
             ask(f"forget worker {worker} of queue {group} of topic {topic}?")
+        known = any(each.name == worker for each in client.workers(topic, group))
         count = client.forget_worker(topic, group, worker, verb)
-    sentence = f"worker {worker} is forgotten; {verb}: {units.count_text(count, 'task')}"
+    told = "is forgotten" if known else "was not known"
+    sentence = f"worker {worker} {told}; {verb}: {units.count_text(count, 'task')}"
     session.output.say("forgotten", sentence, topic=topic, group=group, worker=worker, tasks=verb, count=count)
 
 

@@ -168,6 +168,8 @@ def test_workers_are_listed_and_forgotten(on: Cli, queue: str) -> None:
     found = on("queue", "forget-worker", queue, "ann", "--yes")
     assert found.text == "worker ann is forgotten; release: 2 tasks\n"
     assert on("queue", "workers", queue, "--json").lines == []
+    again = on("queue", "forget-worker", queue, "ann", "--yes")
+    assert again.text == "worker ann was not known; release: 0 tasks\n", "a misspelled name is to be seen"
     for worker, id_ in (("bob", second), ("ann", first)):
         on("task", "claim", id_, "--worker", worker, "--force")
     assert [each["name"] for each in on("queue", "workers", queue, "--json").lines] == ["ann", "bob"]
