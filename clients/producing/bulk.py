@@ -11,11 +11,12 @@ session gives the sequence.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from ...storage import columns
 from ...storage.batch import encode
 from ...storage.errors import InvalidBatch
 from ...transport.producer_session import TARGET_BYTES
@@ -27,6 +28,8 @@ from .queued import uniform_columns
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from ...storage.columns import Lengths
 
 FIRST_COUNT = 256
 COUNT_MAX = 1 << 16
@@ -66,8 +69,8 @@ def _peeked(values: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
 
 
 def _plain_pieces(values: Iterable[bytes | None], shape: Shape, partition: int | None) -> Iterator[Piece]:
-    for block, size in _blocks(values, TARGET_BYTES):
-        yield _piece(partition, block, None, size, shape)
+    for block, size, lengths in _blocks(values, TARGET_BYTES):
+        yield _piece(partition, block, None, size, shape, lengths)
 
 
 def _keyed_pieces(
@@ -75,7 +78,7 @@ def _keyed_pieces(
 ) -> Iterator[Piece]:
     rest = iter(keys)
     wanted = min(TARGET_BYTES * (1 if partition is not None else shape.partitions), BLOCK_BYTES_MAX)
-    for block, _ in _blocks(values, wanted):
+    for block, _, _ in _blocks(values, wanted):
         chosen = list(islice(rest, len(block)))
         if len(chosen) < len(block):
             raise InvalidArgument(
@@ -114,15 +117,33 @@ def _take(values: Sequence[Any], positions: list[int]) -> Sequence[Any]:
     return itemgetter(*positions)(values)
 
 
-def _blocks(values: Iterable[bytes | None], wanted: int) -> Iterator[tuple[Sequence[bytes | None], int]]:
-    """Runs of records of about `wanted` bytes, each with its size."""
+def _blocks(
+    values: Iterable[bytes | None], wanted: int
+) -> Iterator[tuple[Sequence[bytes | None], int, Lengths | None]]:
+    """Runs of records of about `wanted` bytes, each with its size, and those of its values where they were counted."""
     count = FIRST_COUNT
-    source = iter(values)
-    while block := list(islice(source, count)):
-        size = _values_size(block)
+    take = _taker(values)
+    while block := take(count):
+        size, lengths = _measured(block)
         count = min(max(wanted * len(block) // max(size, len(block)), 1), COUNT_MAX)
         for part, _, part_size in _halved(block, None, size, wanted):
-            yield part, part_size
+            yield part, part_size, lengths if part is block else None
+
+
+def _taker(values: Iterable[bytes | None]) -> Callable[[int], Sequence[bytes | None]]:
+    """A function that gives the next values, as many as asked for while there are. Slices cost half of an iterator."""
+    if not isinstance(values, (list, tuple)):
+        source = iter(values)
+        return lambda count: list(islice(source, count))
+    at = 0
+
+    def take(count: int) -> Sequence[bytes | None]:
+        nonlocal at
+        block = values[at : at + count]
+        at += count
+        return block
+
+    return take
 
 
 def _halved(
@@ -146,6 +167,15 @@ def _size(values: Sequence[bytes | None], keys: list[bytes | None] | None) -> in
         raise InvalidBatch(f"keys must be bytes ({error}); text needs .encode()") from None
 
 
+def _measured(values: Sequence[bytes | None]) -> tuple[int, Lengths | None]:
+    """The bytes of values, and of each of them where none is null: counted once, for the encoder too."""
+    try:
+        lengths = columns.lengths(values)  # pyright: ignore[reportArgumentType]
+    except InvalidBatch:
+        return _values_size(values), None
+    return columns.total(lengths), lengths
+
+
 def _values_size(values: Sequence[bytes | None]) -> int:
     """The bytes of values, of which some may be null. Raises InvalidBatch."""
     try:
@@ -158,7 +188,12 @@ def _values_size(values: Sequence[bytes | None]) -> int:
 
 
 def _piece(
-    partition: int | None, values: Sequence[bytes | None], keys: list[bytes | None] | None, size: int, shape: Shape
+    partition: int | None,
+    values: Sequence[bytes | None],
+    keys: list[bytes | None] | None,
+    size: int,
+    shape: Shape,
+    lengths: Lengths | None = None,
 ) -> Piece:
     if size > shape.max_record_bytes:
         check_record(max(map(len, filter(None, values)), default=0), shape)
@@ -174,6 +209,7 @@ def _piece(
             producer_id=producer_id,
             producer_epoch=epoch,
             first_sequence=sequence,
+            lengths=lengths,
             **uniform_columns(shape.queued, len(values)),
         )
 

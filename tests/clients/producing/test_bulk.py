@@ -30,10 +30,11 @@ def sizes(seed: int, count: int = 3000) -> list[bytes]:
             for number in range(count)]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", [iter, list, tuple])
 @pytest.mark.parametrize("given", range(5))
-def test_every_record_goes_once_in_order_whatever_its_size(given):
+def test_every_record_goes_once_in_order_whatever_its_size(given, kind):
     values = sizes(given)
-    found = list(decoded(pieces(iter(values), None, SHAPE, None)))
+    found = list(decoded(pieces(kind(values), None, SHAPE, None)))
     assert [value for _, part, _ in found for value in part] == values
     assert all(partition is None for partition, _, _ in found)
 
@@ -52,6 +53,13 @@ def test_keys_choose_the_partition_and_keep_their_order(given):
         assert part == sorted(part)
         if partition is not None:
             assert {partition_of(key, 4) for key in their} == {partition}
+
+
+@pytest.mark.parametrize("kind", [iter, list, tuple])
+def test_nulls_go_with_the_others_in_order(kind):
+    values = sizes(1)
+    values[2000] = None
+    assert [value for _, part, _ in decoded(pieces(kind(values), None, SHAPE, None)) for value in part] == values
 
 
 def test_pieces_are_worth_sending_and_none_is_huge():
