@@ -89,6 +89,7 @@ class Broker:
         self._told_refused = 0
         self._tell_refused_s = 0.0
         self._intake = Intake(node, port, servers, time.monotonic, time.thread_time)
+        port.counting += [self._intake.stats, watermarks.stats, self._connections]
         self._on_ready = {
             supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm,
             port.fd: self._on_eased,
@@ -165,6 +166,15 @@ class Broker:
                 self._told_stuck = link.pid
                 self._supervisor.send([control.encode(control.KeeperStuck(link.pid))])
         return wait
+
+    def _connections(self) -> dict[str, int]:
+        """Descriptors of connections: now, and the most there may be; and connections refused since the start."""
+        room = self._room
+        return {
+            "connections.descriptors": room.used,
+            "connections.most": room.most,
+            "connections.refused": room.refused,
+        }
 
     def _tell_refused(self, at: Now) -> None:
         room, self._tell_refused_s = self._room, at.monotonic_s + TELL_REFUSED_S

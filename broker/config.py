@@ -38,6 +38,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     restart_first_s: float = 0.05  # pause before a child that died is started again; doubles ...
     restart_most_s: float = 5.0  # ... up to this
     gateway: str = ""  # settings of a gateway beside the broker, as its process takes them; "" for none
+    exporter: str = ""  # the same of an exporter of metrics
     keeper: KeeperOptions = KeeperOptions()
     node: dict[str, int | float] = {}  # limits of the engine by name (see broker.engine.NodeConfig)
 
@@ -59,6 +60,10 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
         for address in self.advertise:
             advertise_url(address)
         return found
+
+    def companions(self) -> dict[str, str]:
+        """The settings of the processes to have beside the broker, by role."""
+        return {role: text for role, text in (("gateway", self.gateway), ("exporter", self.exporter)) if text}
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()

@@ -10,11 +10,15 @@ Contract: as `engine.ports.Port`; nothing here waits. Must not know: topics, par
 from __future__ import annotations
 
 import select
-from collections.abc import Hashable, Sequence
+import struct
+import time
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from ..storage.header import HEADER
+from ..storage.histogram import SAMPLE, Histogram
 from ..storage.reader import NotCached
 from ..transport import codec
 from ..transport.errors import MessageTooLarge, TransportError
@@ -23,6 +27,7 @@ from ..transport.sent import Sent
 from ..transport.url import any_host, has_translated_ports
 from .cold_reads import ColdRead
 from .engine import COLD, Cold
+from .latencies import Latencies
 from .stderr import say
 
 if TYPE_CHECKING:
@@ -39,6 +44,9 @@ _TAKEN = Sent.TAKEN
 
 EASED_MOST = 64
 """Sessions that are told of at once."""
+
+_TIME = struct.Struct("<q")
+_TIME_POSITION = int(HEADER.fields["append_time_us"][1]) if HEADER.fields else 0
 
 
 class SocketPeer(Struct, frozen=True, gc=False):
@@ -59,6 +67,11 @@ class SocketPort:
         """Which server the request came through that is being handled."""
         self.dropped = 0
         """Answers that a peer was gone for, or too slow to take."""
+        self.latencies = Latencies()
+        self.counting: list[Callable[[], dict[str, Any]]] = [self.latencies.stats, self._numbers]
+        """Who else counts what: `stats` asks them all."""
+        self._deliveries = self._sent_bytes = 0
+        self._age_us = Histogram()
         self._sockets = sockets
         self._servers = servers
         self._advertise = advertise
@@ -100,6 +113,26 @@ class SocketPort:
                 self._send(peer, answer)
         self._flush()
 
+    def stats(self) -> dict[str, Any]:
+        """Counters of the broker around the node."""
+        return {name: value for count in self.counting for name, value in count().items()}
+
+    def _numbers(self) -> dict[str, Any]:
+        return {
+            "answers.dropped": self.dropped,
+            "sent.bytes": self._sent_bytes,
+            "deliveries": self._deliveries,
+            "deliver.age_us": self._age_us.values(),
+        }
+
+    def _delivered(self, payload: Payload) -> None:
+        """Count one delivery; of some, how old its first batch is."""
+        if not self._deliveries % SAMPLE and len(payload) >= HEADER.itemsize:
+            (appended_us,) = _TIME.unpack_from(payload, _TIME_POSITION)
+            self._age_us.note(max(0, time.time_ns() // 1000 - appended_us))
+        self._deliveries += 1
+        self._sent_bytes += len(payload)
+
     def _flush(self) -> None:
         self._is_flushed = True
         for server in self._servers:
@@ -112,8 +145,15 @@ class SocketPort:
             frames = codec.frames(Failure(getattr(message, "request", 0), error.code, error.message))
         self._is_flushed = False
         taken = self._servers[peer.server].send(peer.identity, frames) is _TAKEN
+        timed = self.latencies.timed
+        if timed and (request := getattr(message, "request", 0)) in timed:
+            self.latencies.answered(peer, request, time.monotonic())
         if not taken:
             self.dropped += 1
+        elif isinstance(message, Deliver):
+            self._delivered(payload)
+        elif payload:
+            self._sent_bytes += len(payload)
         return taken
 
     # -- deliveries -------------------------------------------------------------------------------
@@ -140,6 +180,8 @@ class SocketPort:
         """Send on the session's own endpoint. False: it is full, or no peer is connected."""
         push = self._pushes[session]
         taken = push.send(codec.frames(message, payload)) is _TAKEN
+        if taken:
+            self._delivered(payload)
         if not taken and push.fd not in self._full:
             self._full[push.fd] = session
             self._watch.register(push.fd, select.EPOLLIN)

@@ -4,7 +4,7 @@ Idea: one thread over pidfds, the broker's control socket and a wake-up descript
 
     keeper ends            reap it, start another, send its link to the broker: the broker goes on meanwhile
     keeper is stuck        the broker says so: kill it, which is the case above
-    gateway ends           start another, at the same addresses; it follows a broker that is started again
+    a companion ends       start another, at the same addresses; it follows a broker that is started again
     broker ends            its keeper finishes by itself (what was written becomes durable); then a new pair
     SIGTERM or SIGINT      the broker drains: stops accepting, syncs, snapshots, marks its logs clean; exit code 0
     another, 1 s later     both are killed; nothing acknowledged is lost, the next start recovers
@@ -27,9 +27,9 @@ from typing import Any
 from ..storage.errors import Error
 from . import control
 from .children import Child, link_descriptors, part_of_broker
+from .companions import MODULES, Companion, own_address
 from .config import ServeConfig
 from .errors import CannotStart
-from .gateway_child import GatewayChild, own_address
 from .packets import PacketSocket, PeerGone
 from .stderr import say
 from .stop import Stop
@@ -41,7 +41,7 @@ FAILURES_MAX = 5
 """So many starts of the broker in a row without serving, and the supervisor gives up."""
 
 
-_ROLES: tuple[str, ...] = ("broker", "keeper", "gateway")
+_ROLES: tuple[str, ...] = ("broker", "keeper", *MODULES)
 
 
 class RestartPause:
@@ -68,8 +68,8 @@ class Supervisor:
         self._say = say or _to_stderr
         self._broker: Child | None = None
         self._keeper: Child | None = None
-        self._gateway: GatewayChild | None = None
-        self._bound: dict[str, list[str]] = {}  # where the gateway's doors listen, or listened
+        self._companions: dict[str, Companion] = {}  # by role
+        self._bound: dict[str, list[str]] = {}  # where they listen, or listened
         self._control: PacketSocket | None = None
         self._serving: control.Serving | None = None
         self._failed: control.StartFailed | None = None
@@ -104,8 +104,8 @@ class Supervisor:
     def ready_event(self) -> dict[str, Any]:
         """The event that `penstock serve --json` prints once it serves."""
         assert self._serving is not None, "start() comes first"
-        gateway = self._gateway.process if self._gateway is not None else None
-        pids = {child.role: child.pid for child in (self._broker, self._keeper, gateway) if child is not None}
+        beside = [companion.process for companion in self._companions.values()]
+        pids = {child.role: child.pid for child in (self._broker, self._keeper, *beside) if child is not None}
         serving = self._serving
         addresses = {"listen": serving.listen, "advertise": serving.advertise}
         return {"event": "ready", **addresses, "data": serving.data, "pids": pids, **self._bound}
@@ -113,8 +113,8 @@ class Supervisor:
     @property
     def _is_up(self) -> bool:
         """Whether clients can connect everywhere."""
-        gateway_is_up = not self._config.gateway or (self._gateway is not None and bool(self._gateway.bound))
-        return self._serving is not None and gateway_is_up
+        up = {role for role, companion in self._companions.items() if companion.bound}
+        return self._serving is not None and up == set(self._config.companions())
 
     def run(self, on_event: Callable[[dict[str, Any]], None] | None = None) -> int:
         """Start (unless done), then supervise until stopped. Returns the exit code: 0 after a drain.
@@ -164,10 +164,10 @@ class Supervisor:
         for child in (self._broker, self._keeper):
             if child is not None:
                 poll.register(child.fd, select.POLLIN)
-        if self._gateway is not None:
-            poll.register(self._gateway.process.fd, select.POLLIN)
-            if self._gateway.said_fd >= 0:
-                poll.register(self._gateway.said_fd, select.POLLIN)
+        for companion in self._companions.values():
+            poll.register(companion.process.fd, select.POLLIN)
+            if companion.said_fd >= 0:
+                poll.register(companion.said_fd, select.POLLIN)
         if self._control is not None and not self._control.gone:
             poll.register(self._control.fd, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)}
@@ -180,8 +180,8 @@ class Supervisor:
             self._on_broker_end()
         if self._keeper is not None and self._keeper.ended():
             self._on_keeper_end()
-        if self._gateway is not None:
-            self._hear_gateway(self._gateway, ready)
+        for role, companion in list(self._companions.items()):
+            self._hear_companion(role, companion, ready)
 
     def _listen(self) -> None:
         """Hear what the broker says."""
@@ -209,9 +209,10 @@ class Supervisor:
         elif self._due.get("keeper", now + 1) <= now:
             del self._due["keeper"]
             self._spawn_next_keeper()
-        if self._config.gateway and self._serving is not None and self._due.get("gateway", now) <= now:
-            self._due.pop("gateway", None)
-            self._meet_broker(own_address(self._serving.listen))
+        for role, settings in self._config.companions().items():
+            if self._serving is not None and self._due.get(role, now) <= now:
+                self._due.pop(role, None)
+                self._meet_broker(role, settings, own_address(self._serving.listen))
 
     def _drop_plans(self) -> None:
         """The broker and its keeper are started together."""
@@ -248,33 +249,34 @@ class Supervisor:
         self._started_s[role] = time.monotonic()
         return Child(role, part_of_broker(role, self._config), descriptors)
 
-    def _meet_broker(self, url: str) -> None:
-        """Have a gateway for the broker that serves at `url`. One for another address ends first."""
-        if self._gateway is None:
-            self._started_s["gateway"] = time.monotonic()
-            self._gateway = GatewayChild(self._config.gateway, url, self._bound)
-        elif self._gateway.url != url:
-            self._gateway.process.terminate()
+    def _meet_broker(self, role: str, settings: str, url: str) -> None:
+        """Have a companion for the broker that serves at `url`. One for another address ends first."""
+        companion = self._companions.get(role)
+        if companion is None:
+            self._started_s[role] = time.monotonic()
+            self._companions[role] = Companion(role, settings, url, self._bound)
+        elif companion.url != url:
+            companion.process.terminate()
 
-    def _hear_gateway(self, gateway: GatewayChild, ready: set[int]) -> None:
-        """Hear what the gateway says, and see to its end."""
-        if gateway.said_fd in ready:
-            gateway.hear()
-            self._bound = gateway.bound or self._bound
-        if gateway.process.ended():
-            while gateway.said_fd >= 0:
-                gateway.hear()
+    def _hear_companion(self, role: str, companion: Companion, ready: set[int]) -> None:
+        """Hear what a companion says, and see to its end."""
+        if companion.said_fd in ready:
+            companion.hear()
+            self._bound |= companion.bound
+        if companion.process.ended():
+            while companion.said_fd >= 0:
+                companion.hear()
             if not self._has_served:
                 ended = control.StartFailed(
-                    CannotStart.code, f"the gateway ended ({gateway.process.how}) before it served"
+                    CannotStart.code, f"the {role} ended ({companion.process.how}) before it served"
                 )
-                self._failed = self._failed or gateway.failed or ended
+                self._failed = self._failed or companion.failed or ended
             elif not self._stop:
-                if gateway.failed is not None:
-                    self._say(f"the gateway cannot serve: {gateway.failed.message}")
-                self._plan("gateway", gateway.process)
-            gateway.close()
-            self._gateway = None
+                if companion.failed is not None:
+                    self._say(f"the {role} cannot serve: {companion.failed.message}")
+                self._plan(role, companion.process)
+            companion.close()
+            del self._companions[role]
 
     def _replace_stuck_keeper(self, pid: int) -> None:
         if self._keeper is not None and self._keeper.pid == pid:
@@ -325,8 +327,8 @@ class Supervisor:
     # -- the end ----------------------------------------------------------------------------------
 
     def _drain(self) -> int:
-        """End in good order: the gateway first, which is a client. 0 when the broker did."""
-        self._drain_gateway()
+        """End in good order: the companions first, which are clients. 0 when the broker did."""
+        self._drain_companions()
         if self._broker is None:
             return 0  # it was between two starts: the logs recover at the next one
         self._broker.terminate()
@@ -344,24 +346,22 @@ class Supervisor:
         self._say(f"{why}: killing it; the next start recovers its logs")
         return 1
 
-    def _drain_gateway(self) -> None:
-        """Have the gateway answer its clients, and end."""
-        if self._gateway is not None:
-            self._gateway.process.terminate()
+    def _drain_companions(self) -> None:
+        """Have the companions answer their clients, and end."""
+        for companion in self._companions.values():
+            companion.process.terminate()
         deadline = time.monotonic() + self._config.drain_s
-        while self._gateway is not None and not self._stop.again and (left := deadline - time.monotonic()) > 0:
+        while self._companions and not self._stop.again and (left := deadline - time.monotonic()) > 0:
             self._turn(left)
-        self._end_gateway()
+        self._end_companions()
 
-    def _end_gateway(self) -> None:
-        if self._gateway is not None:
-            self._gateway.process.kill()
-            self._gateway.close()
-            self._gateway = None
+    def _end_companions(self) -> None:
+        while self._companions:
+            self._companions.popitem()[1].end()
 
     def _end_all(self) -> None:
         """Leave no child behind."""
-        self._end_gateway()
+        self._end_companions()
         if self._broker is not None:
             self._broker.kill()
             self._broker.close()

@@ -20,11 +20,13 @@ Must not know: sockets of clients, topics, how the keeper works.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..storage.board import Level, Row, split, word
 from ..storage.errors import Poisoned, StorageFull
+from ..storage.histogram import Histogram
 from ..storage.layout import log_number
 from .errors import LimitReached
 from .keeper import messages
@@ -88,6 +90,11 @@ class Watermarks:
         self._ring_due = False
         self._unmarked: dict[LogWriter, TrackedLog] = {}
         self._marks_due_s = 0.0
+        self._sync_us = Histogram()
+
+    def stats(self) -> dict[str, Any]:
+        """How long syncs took, microseconds: the broker's own, of one log each, and the keeper's rounds."""
+        return {"sync.us": self._sync_us.values(), "keeper.round_us": self._board.rounds()}
 
     @property
     def board_name(self) -> str:
@@ -333,10 +340,12 @@ class Watermarks:
         """Sync with the broker's own descriptors and publish. A failure poisons the log and the row."""
         if held.unsynced and (even_lazy or not held.lazy):
             held.publish()  # if we die in the sync, this is what says that it may have failed
+            begun_s = time.monotonic()
             try:
                 held.log.sync(mark=mark)
             except (Poisoned, OSError) as error:
                 self._sync_failed(held, error)
+            self._sync_us.note(int((time.monotonic() - begun_s) * 1e6))
         held.publish()
 
     def _sync_failed(self, held: TrackedLog, error: Exception) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -114,7 +115,8 @@ class Member(msgspec.Struct, frozen=True):
 class GroupPartition(msgspec.Struct, frozen=True):
     """A group on one partition. `cursor` is -1 before its first commit; `lag` then counts from `first`.
 
-    `first` is the oldest offset that can be read, and `lag` counts what can be read.
+    `first` is the oldest offset that can be read, and `lag` counts what can be read. `oldest` is when the oldest
+    record of the lag was appended; None without a lag, or where it cannot be read.
     """
 
     partition: int
@@ -124,6 +126,7 @@ class GroupPartition(msgspec.Struct, frozen=True):
     member: str
     epoch: int
     first: int = 0
+    oldest: datetime | None = None
 
     @property
     def removed(self) -> int:
@@ -150,6 +153,24 @@ class Group(msgspec.Struct, frozen=True):
         """Records that retention removed before the group committed them, over all partitions."""
         return sum(partition.removed for partition in self.partitions)
 
+    @property
+    def oldest(self) -> datetime | None:
+        """When the oldest record of the lag was appended."""
+        return min((partition.oldest for partition in self.partitions if partition.oldest is not None), default=None)
+
+
+def moment(time_us: int) -> datetime | None:
+    """A time of the wire, None for -1; one that no calendar has is the last one there is."""
+    return None if time_us < 0 else instant(time_us)
+
+
+def instant(time_us: int) -> datetime:
+    """As `moment`, of a time that is there."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
 
 def topic_of(found: messages.Topic) -> Topic:
     """A topic as the wire has it."""
@@ -173,12 +194,19 @@ def trimmed_of(found: messages.TrimmedPartition) -> TrimmedPartition:
     return TrimmedPartition(found.partition, found.before, found.first, dict(found.lost))
 
 
+def _group_partition_of(found: messages.GroupPartition) -> GroupPartition:
+    return GroupPartition(
+        found.partition, found.cursor, found.end, found.lag, found.member, found.epoch, found.first,
+        moment(found.oldest_us),
+    )  # fmt: skip
+
+
 def group_of(found: messages.Group) -> Group:
     """A group as the wire has it."""
     return Group(
         found.topic_name,
         found.group,
         [Member(name, idle_ms / 1000) for name, idle_ms in found.members],
-        [GroupPartition(p.partition, p.cursor, p.end, p.lag, p.member, p.epoch, p.first) for p in found.partitions],
+        [_group_partition_of(p) for p in found.partitions],
         list(found.unavailable),
     )

@@ -23,7 +23,7 @@ from .storage.units import seconds, size_bytes
 
 PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
-OWN_FLAGS = ("url", "data", "listen", "advertise", "resp", "http", "users", "insecure")
+OWN_FLAGS = ("url", "data", "listen", "advertise", "resp", "http", "metrics", "users", "insecure")
 """Settings with a flag of their own name; the others are given by --set."""
 
 
@@ -58,6 +58,11 @@ class Config(Struct, frozen=True, kw_only=True):
     http: Annotated[
         list[str], _about("Where HTTP clients connect, to a gateway beside the broker: unix:///path, tcp://host:port.")
     ]
+    metrics: Annotated[
+        list[str], _about("Where Prometheus scrapes /metrics: tcp://host:port or unix:///path; empty: nowhere.")
+    ]
+    metrics_partitions: Annotated[bool, _about("Metrics of each partition too, not only of topics and groups.")] = False
+    metrics_most: Annotated[int, _about("Topics, groups and queues that have metrics of their own."), Meta(ge=1)] = 1000
     cors: Annotated[list[str], _about("Origins whose web pages may use the HTTP door, like https://page.example.")]
     tls_certificate: Annotated[
         str, _about("The gateway's certificate, a PEM file, for tls:// addresses and all of the HTTP door.")
@@ -211,6 +216,7 @@ def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
         "advertise": [],
         "resp": [],
         "http": [],
+        "metrics": [],
         "cors": [],
         "listen": [f"unix://{runtime_directory(environ)}/broker.sock"],
     }

@@ -41,6 +41,7 @@ from .board_row import (
 )
 from .errors import BoardUnavailable, NewerFormat
 from .futex import WORD_BYTES, Futex, fence
+from .histogram import BUCKETS, shown
 from .layout import split, word
 
 __all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "is_alive", "split", "word"]
@@ -169,6 +170,17 @@ class Board:
         flat = np.frombuffer(self._buffer, "<u8", self.rows * ROW_WORDS, HEADER_BYTES)
         return flat.reshape(self.rows, ROW_WORDS)[:, ROW_WORD[field]]
 
+    def note_round(self, took_us: int) -> None:
+        """Count one round of the keeper, which alone writes these words."""
+        words = self._words
+        words[HEADER_WORD["keeper_us"]] += took_us
+        words[HEADER_WORD["keeper_rounds"] + took_us.bit_length()] += 1
+
+    def rounds(self) -> list[int]:
+        """How long the keeper's rounds took, microseconds: a histogram as it travels (histogram.py)."""
+        place = HEADER_WORD["keeper_rounds"]
+        return shown(self._words[HEADER_WORD["keeper_us"]], self._words[place : place + BUCKETS].tolist())
+
     def slot(self, index: int) -> Futex:
         """The slot that one mapped reader sleeps on (needs a writable board)."""
         assert 0 <= index < self.slot_count, f"slot {index} of a board of {self.slot_count} slots"
@@ -207,8 +219,8 @@ def _initialise(words: memoryview, rows: int, slots: int) -> None:
     for name, place in HEADER_WORD.items():
         if name != "epoch":
             words[place] = 0
-    body = HEADER_BYTES // 8
-    words[body:] = memoryview(bytes(8 * (len(words) - body))).cast("Q")
+    counts = HEADER_WORD["keeper_rounds"]
+    words[counts:] = memoryview(bytes(8 * (len(words) - counts))).cast("Q")
     boot = boot_id()
     header = {
         "version": VERSION,

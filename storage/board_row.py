@@ -16,6 +16,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from .histogram import BUCKETS
 from .layout import SEQ_LIMIT, split, word
 
 MAGIC = 0x44524F4253504E50  # b"PNPSBORD" as it lies in memory
@@ -27,11 +28,12 @@ SLOTS_ALIGNMENT = 64 << 10  # the largest pages of the machines we know: slots a
 DEFAULT_SLOTS = 64
 
 _LINE = 64
+_BOARD_LINE = ["magic", "version", "epoch", "owner_pid", "boot_low", "boot_high", "rows", "slots"]
 BOARD_HEADER = np.dtype(
     {
-        "names": ["magic", "version", "epoch", "owner_pid", "boot_low", "boot_high", "rows", "slots"],
-        "formats": ["<u8"] * 8,
-        "offsets": list(range(0, 64, 8)),
+        "names": [*_BOARD_LINE, "keeper_us", "keeper_rounds"],
+        "formats": [*(["<u8"] * 9), ("<u8", (BUCKETS,))],
+        "offsets": [*range(0, _LINE, 8), _LINE, 2 * _LINE],
         "itemsize": HEADER_BYTES,
     }
 )

@@ -33,6 +33,7 @@ BELOW = {
         "penstock.transport",
         "penstock.broker.errors",
         "penstock.broker.system",
+        "penstock.broker.beside",
         "penstock.clients",
     ],
     "penstock.spark": ["penstock.storage", "penstock.transport", "penstock.broker.errors", "penstock.clients"],
@@ -46,7 +47,8 @@ BELOW = {
 ORDER = {
     "penstock": [
         *("storage", "transport", "broker", "clients", "gateway", "spark"),
-        *("config", "address", "connecting", "tasks", "aio", "errors", ""),
+        *("config", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics", "processes"),
+        *("exporter", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
     "penstock.storage": [
@@ -58,7 +60,7 @@ ORDER = {
         # the files of a log
         *("layout", "segment", "index", "recovery", "accepted", "poison", "promises", "snapshots", "runs", "finals"),
         # shared memory, and a data directory
-        *("shared_block", "futex", "board_row", "board", "data_directory", "lock", "log_ids"),
+        *("histogram", "shared_block", "futex", "board_row", "board", "data_directory", "lock", "log_ids"),
         # where a log ends
         *("evidence", "scan", "room", "plan", "tail", "group_commit", "cutting", "opening"),
         # reading
@@ -100,7 +102,7 @@ ORDER = {
     ],
     "penstock.broker": [
         *("errors", "system", "stderr", "stop", "config", "cold_reads", "control", "frugal_files", "packets", "poller"),
-        *("wakes", "keeper", "children", "gateway_child", "supervisor"),
+        *("wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies"),
         *("watermarks", "engine", "store", "port", "overdrafts", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
@@ -187,6 +189,7 @@ PURE = [
     "penstock.storage.errors",
     "penstock.storage.finals",
     "penstock.storage.header",
+    "penstock.storage.histogram",
     "penstock.storage.index",
     "penstock.storage.layout",
     "penstock.storage.plan",

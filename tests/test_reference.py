@@ -10,12 +10,14 @@ import penstock
 import penstock.aio
 import pytest
 from msgspec import structs
+from penstock.broker import ServeConfig
 from penstock.broker.engine.tables import settings as topics
 from penstock.broker.engine.tables.queues import settings as queues
 from penstock.broker.engine.tables.queues import status
 from penstock.cli import exits
 from penstock.clients.queues.descriptions import FINAL, STATES
 from penstock.storage.units import seconds, size_bytes
+from support.processes import Serving
 from support.sources import ROOT
 
 DOCS = ROOT / "docs"
@@ -98,6 +100,13 @@ def test_exit_codes():
 def test_counters(penstock_client):
     named = {name for row in table("Counters") for name in code(row[0])}
     assert named - {"partitions.unavailable.TOPIC/N"} == set(penstock_client.stats())
+
+
+def test_counters_of_a_broker_process(tmp_path, penstock_client):
+    config = ServeConfig(data=str(tmp_path / "data"), listen=("tcp://127.0.0.1:0",), board_rows=64)
+    with Serving(config) as serving, penstock.connect(serving.url) as client:
+        named = {name for row in table("Counters of a broker process") for name in code(row[0])}
+        assert named == set(client.stats()) - set(penstock_client.stats())
 
 
 def test_options_of_a_task_function():

@@ -427,6 +427,7 @@ class GroupPartition(Struct, array_like=True, frozen=True, gc=False):
     member: str
     epoch: Count
     first: Count = 0  # the first offset that can be read: what lies below and at the cursor or above was removed unread
+    oldest_us: Int64 = -1  # append time of the oldest record of the lag; -1 without one, or where it cannot be read
 
 
 class Group(Struct, array_like=True, frozen=True, gc=False):

@@ -233,6 +233,7 @@ class Node:
             **self._desk.stats(),
             **({} if self._office is None else self._office.stats()),
             "snapshots.failed": self._upkeep.failed_snapshots,
+            **self._port.stats(),
         }
 
     @property

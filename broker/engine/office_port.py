@@ -5,7 +5,7 @@ Contract: as `Port`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .ports import COLD, Cold
 
@@ -47,6 +47,9 @@ class OfficePort:
 
     def close_wake(self, session: int) -> None:
         self._port.close_wake(session)
+
+    def stats(self) -> dict[str, Any]:
+        return self._port.stats()
 
     def read(
         self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable

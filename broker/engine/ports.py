@@ -104,6 +104,10 @@ class Port(Protocol):
         """Release the slot. Called once per opened one."""
         ...
 
+    def stats(self) -> dict[str, Any]:
+        """Counters of what is around the node, by dotted name. Reading them takes microseconds."""
+        ...
+
     def read(
         self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable
     ) -> Chunk | Literal[Cold.COLD] | None:

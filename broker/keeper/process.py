@@ -41,6 +41,7 @@ class KeeperProcess:
         self._options = options
         self._files = Files()
         self._keeper: Keeper | None = None
+        self._board: Board | None = None
         self._jobs: deque[LinkMessage] = deque()
         self._lock: list[int] = []
         self._stopping = False
@@ -75,12 +76,13 @@ class KeeperProcess:
         if self._link.fd in ready:
             self._link.flush()
             self._drain_link()
-        if self._keeper is None or self._stopping:
+        if self._keeper is None or self._board is None or self._stopping:
             return None
         now_s = time.monotonic()
         moved, wait = self._keeper.round(now_s)
         if moved:
             os.eventfd_write(self._bell_back, 1)
+            self._board.note_round(int((time.monotonic() - now_s) * 1e6))
         marks = self._keeper.write_marks(now_s)
         if marks is not None:
             wait = marks if wait is None else min(wait, marks)
@@ -103,7 +105,7 @@ class KeeperProcess:
     # -- commands ---------------------------------------------------------------------------------
 
     def _attach(self, command: messages.Attach) -> None:
-        board = Board.attach(command.board, write=True)
+        self._board = board = Board.attach(command.board, write=True)
         # Open for the whole life: syncfs reports to a descriptor what failed since it was opened.
         directory = os.open(command.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._keeper = Keeper(board, self._files, sync_all=lambda: syncfs(directory), options=self._options, warn=_warn)

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from ...broker.engine import Node, NodeConfig, Now
@@ -77,6 +77,9 @@ class LocalPort:
 
     def close_wake(self, session: int) -> None:
         """Do nothing: no slots are opened."""
+
+    def stats(self) -> dict[str, Any]:
+        return {}
 
     def read(self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable) -> Chunk | None:
         return cursor.next(max_bytes, limit_seq)

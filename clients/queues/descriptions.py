@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from ...storage.record import NO_HEADERS, Record
 from ...transport import messages, queue_messages
+from ..descriptions import instant, moment
 from .picking import Unreadable, pick
 from .task_ids import task_id
 
@@ -257,7 +258,7 @@ def dead_of(topic: str, partition: int, found: list[messages.DeadTask], payload:
         else:
             ((value, key, headers, offset, time_us),) = zip(*row, strict=False)
             record, unreadable = Record(value, key, headers, offset, time_us, partition, topic), ""
-        yield DeadTask(record, task.attempt, _moment(task.time_us), task.reason, _history(task.history), unreadable)
+        yield DeadTask(record, task.attempt, instant(task.time_us), task.reason, _history(task.history), unreadable)
 
 
 def pending_of(topic: str, partition: int, found: queue_messages.PendingRecords) -> Iterator[PendingTask]:
@@ -307,21 +308,9 @@ def schedule_of(found: messages.Schedule) -> Schedule:
 
 
 def _history(found: list[tuple[int, str, str]]) -> list[Failure]:
-    return [Failure(_moment(time_us), worker, reason) for time_us, worker, reason in found]
+    return [Failure(instant(time_us), worker, reason) for time_us, worker, reason in found]
 
 
 def _unless_never(time_us: int) -> datetime | None:
     """As `moment`, and None for a time that never comes."""
     return None if time_us >= queue_messages.FOREVER_US else moment(time_us)
-
-
-def moment(time_us: int) -> datetime | None:
-    """A time of the wire, None for -1; one that no calendar has is the last one there is."""
-    return None if time_us < 0 else _moment(time_us)
-
-
-def _moment(time_us: int) -> datetime:
-    try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)

@@ -2,8 +2,8 @@
 
 Contract for programs: under --json one line {"event": "ready", "listen": [...], "advertise": [...], "data": ...,
 "pids": {...}} on standard output when it serves (and again when a child was replaced, since pids change), with
-"resp": [...] and "http": [...] where a gateway listens; 0 after a drain on SIGTERM or ^C; anything else is a failure
-with one line on standard error.
+"resp": [...] and "http": [...] where a gateway listens, "metrics": [...] where an exporter does; 0 after a drain on
+SIGTERM or ^C; anything else is a failure with one line on standard error.
 """
 
 from __future__ import annotations
@@ -55,20 +55,27 @@ _ENGINE = (
     multiple=True,
     help="Where HTTP clients connect, to the same gateway, likewise.",
 )
+@click.option(
+    "--metrics",
+    metavar="URL",
+    multiple=True,
+    help="Where Prometheus scrapes /metrics, from an exporter beside the broker: tcp://host:port or unix:///path.",
+)
 @click.option("--users", metavar="FILE", help="Users that clients of the gateway have to be; see `penstock user add`.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
     *, data: str | None, listen: tuple[str, ...], advertise: tuple[str, ...], resp: tuple[str, ...],
-    http: tuple[str, ...], users: str | None, insecure: bool | None, parent: int | None,
+    http: tuple[str, ...], metrics: tuple[str, ...], users: str | None, insecure: bool | None, parent: int | None,
     settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
     need_linux("penstock serve")
     own: dict[str, Any] = {
         "data": data, "listen": list(listen) or None, "advertise": list(advertise) or None,
-        "resp": list(resp) or None, "http": list(http) or None, "users": users, "insecure": insecure,
+        "resp": list(resp) or None, "http": list(http) or None, "metrics": list(metrics) or None,
+        "users": users, "insecure": insecure,
     }  # fmt: skip
 
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
@@ -110,6 +117,7 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         drain_s=config.drain_s,
         keeper_timeout_s=config.keeper_timeout_s,
         gateway=_gateway(config) if config.resp or config.http else "",
+        exporter=_exporter(config) if config.metrics else "",
         keeper=KeeperOptions(lazy_s=config.lazy_s),
         node={name: getattr(config, name) for name in _ENGINE},
     )
@@ -134,6 +142,18 @@ def _gateway(config: configuration.Config) -> str:
     return settings.to_json()
 
 
+def _exporter(config: configuration.Config) -> str:
+    """The settings of the exporter. Raises InvalidUrl, InsecureListen, AddressInUse, CannotListen."""
+    from ..exporter import ExporterConfig
+
+    settings = ExporterConfig(
+        url="", metrics=tuple(config.metrics), partitions=config.metrics_partitions, most=config.metrics_most,
+        insecure=config.insecure, data=str(Path(config.data).absolute()),
+    )  # fmt: skip
+    need_free(settings.addresses())
+    return settings.to_json()
+
+
 def door_settings(config: configuration.Config) -> dict[str, Any]:
     """The settings of the gateway's doors. Raises InvalidCertificate."""
     certificate, key = (str(Path(file).absolute()) if file else "" for file in (config.tls_certificate, config.tls_key))
@@ -149,6 +169,7 @@ def _greet(output: Output, event: dict[str, Any]) -> None:
         lines += [("advertised as", address) for address in event["advertise"]]
     lines += [("Redis clients on", address) for address in event.get("resp", ())]
     lines += [("HTTP clients on", address) for address in event.get("http", ())]
+    lines += [("metrics on", address) for address in event.get("metrics", ())]
     output.fields([*lines, ("data in", event["data"]), ("broker", f"pid {event['pids']['broker']}, ^C ends it")])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..storage.errors import Error
+from ..storage.histogram import quantile
 from .options import SOME_TIME, Invocation, with_session
 
 
@@ -55,6 +56,10 @@ def _show(session: Invocation, values: dict[str, Any], before: dict[str, Any], e
 
 
 def _text(value: Any) -> Any:
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_text(each)}" for name, each in sorted(value.items()))
+    if isinstance(value, list):
+        return f"{sum(value[1:])}, p50 {quantile(value, 0.5)}, p99 {quantile(value, 0.99)}"
     return f"{value:.6g}" if isinstance(value, float) else value
 
 

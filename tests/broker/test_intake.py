@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from penstock.broker.engine import Now
 from penstock.broker.intake import ALONE_S, CALM_S, TURN_MESSAGES, TURN_S, Intake
+from penstock.broker.latencies import Latencies
 from penstock.broker.overdrafts import ACTIVE_S, MULTIPLE, SHARE_S
 from penstock.broker.port import SocketPeer
 from penstock.transport import codec
@@ -38,6 +39,7 @@ class Parts:
         self.resting: list[SocketPeer] = []
         self.resumed: list[Any] = []
         self.idle_s = 0.0
+        self.latencies = Latencies()
         self.intake = Intake(any_self, any_self, [any_self], lambda: self.now_s, lambda: self.now_s - self.idle_s)
 
     @property
@@ -188,3 +190,13 @@ def test_one_that_is_lost_is_forgotten():
     parts.turn()
     assert parts.intake.end() is None
     assert parts.resumed == []
+
+
+def test_turns_and_what_came_in_them_are_counted():
+    parts = Parts(1, 1, 1)
+    parts.turn()
+    parts.intake.end()
+    stats = parts.intake.stats()
+    assert (stats["received.bytes"], stats["received.hostile"]) == (0, 0)
+    assert (stats["turns"], sum(stats["turns.us"][1:])) == (1, 1)
+    assert parts.latencies.stats()["requests.by_kind"] == {"Ping": 3}

@@ -118,6 +118,9 @@ class MemoryPort:
     def close_wake(self, session: int) -> None:
         self.open.remove(session)
 
+    def stats(self) -> dict[str, Any]:
+        return {}
+
     def read(self, cursor: Any, max_bytes: int, limit_seq: int, token: Hashable) -> Any:
         if self.cold is not None:
             self.cold.append(token)

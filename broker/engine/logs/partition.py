@@ -296,6 +296,13 @@ class Partition:
         """When the record at `offset` was appended. Raises OutOfBounds, Corrupt."""
         return self.reader.time_at(offset)
 
+    def appended_us(self, offset: int) -> int:
+        """As `time_at`; -1 where retention or damage took it, or it cannot be read now."""
+        try:
+            return self.time_at(offset)
+        except (StorageError, OSError):
+            return -1
+
     def find(self, time_us: int) -> int:
         """The first offset whose append time is >= `time_us`; EARLIEST or LATEST for the ends."""
         if time_us == EARLIEST:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ....storage.batch import Batch, Kind
 from ....storage.errors import RecordTooLarge
+from ....storage.histogram import SAMPLE, Histogram
 from ....transport.messages import OpenProducer, Produce, ProducerOpened
 from ..logs.clock import LogTime
 from ..logs.topics import Topics
@@ -44,6 +45,7 @@ class Producing:
         self.batches = 0
         self.records = 0
         self.bytes = 0
+        self.batch_bytes = Histogram()
         self._topics = topics
         self._port = port
         self._config = config
@@ -65,6 +67,8 @@ class Producing:
             time_us = max(self._time.read(now), partition.log.last_time_us)
             keys = Keys(found, time_us, self._config.max_dedup_keys)
             produce(partition, batch, KeyedReply(reply, len(found), partition.committed), keys)
+        if not self.batches % SAMPLE:
+            self.batch_bytes.note(batch.batch_bytes)
         self.batches += 1
         self.records += batch.record_count
         self.bytes += batch.batch_bytes

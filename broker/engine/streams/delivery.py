@@ -173,13 +173,18 @@ class Outlet:
         self.credit_bytes = max(self.credit_bytes, total_bytes)
         self.credit_records = max(self.credit_records, total_records)
 
+    @property
+    def out_of_credit(self) -> bool:
+        """Whether everything that the reader asked for was sent."""
+        return self.sent_bytes >= self.credit_bytes or self.sent_records >= self.credit_records
+
     def pump(self, port: Port, send: Callable[[Port, Deliver, Payload], bool]) -> bool:
         """Send what may be sent. Returns True when there may be more to send in the next turn."""
         self.blocked = False
         for _ in range(TURN):
             held = self._held
             if held is None:
-                if self.sent_bytes >= self.credit_bytes or self.sent_records >= self.credit_records:
+                if self.out_of_credit:
                     return False
                 held = self._next(port)
                 if held is None:

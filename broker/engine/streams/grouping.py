@@ -243,8 +243,11 @@ def describe(
         state = partition.group(name)
         lag = state.lag(partition.first, partition.end)
         reader = readers.get(partition.number, "")
+        oldest_us = partition.appended_us(state.resume(partition.first, partition.end)) if lag else -1
         partitions.append(
-            GroupPartition(partition.number, state.cursor, partition.end, lag, reader, state.epoch, partition.first)
+            GroupPartition(
+                partition.number, state.cursor, partition.end, lag, reader, state.epoch, partition.first, oldest_us
+            )
         )
         if len(partitions) % LOOKS == 0:
             yield

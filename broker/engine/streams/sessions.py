@@ -213,6 +213,16 @@ class Sessions:
         self._wakes = wakes
         self._telling: dict[Partition, bool] = {}  # whose readers are being told, and whether once more after that
 
+    def stats(self) -> dict[str, int]:
+        """How many there are, and how many are sent nothing because of the reader."""
+        outlets = [session.outlet for session in self.by_id.values()]
+        return {
+            "sessions.open": len(outlets),
+            "sessions.expired": self.expired,
+            "sessions.blocked": sum(outlet.blocked for outlet in outlets),
+            "sessions.out_of_credit": sum(outlet.out_of_credit for outlet in outlets),
+        }
+
     def new_id(self) -> int:
         """The id of the next session. Raises LimitReached."""
         if len(self.by_id) >= self._limit:

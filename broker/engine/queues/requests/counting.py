@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .....storage.errors import Corrupt, OutOfBounds
 from .....transport.messages import QueuePartition
 from .....transport.queue_messages import FOREVER_US
 from ...tables.queues.queue import Queue, ShelfCursor
@@ -59,7 +58,4 @@ def _oldest(partition: Partition, queue: Queue, low: int, now_us: int) -> int:
     low = shelves.beyond(low)
     if low < partition.end:
         open_.append(low)
-    try:
-        return partition.time_at(min(open_)) if open_ else -1
-    except (OutOfBounds, Corrupt):
-        return -1  # retention or damage took it
+    return partition.appended_us(min(open_)) if open_ else -1

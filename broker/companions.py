@@ -1,11 +1,11 @@
-"""Starts a gateway beside the broker, and hears whether it serves.
+"""Starts a process beside the broker, a gateway or an exporter, and hears whether it serves.
 
-Idea: to the broker's processes a gateway is a command with settings as text. It gets the broker's address, and says, in
-lines of JSON on a pipe, where its doors listen or why they cannot. Started again, it gets the addresses that they were
-bound to.
+Idea: to the broker's processes such a companion is a module with settings as text. It gets the broker's address, and
+says, in lines of JSON on a pipe, where it listens or why it cannot (beside.py). Started again, it gets the addresses
+that it was bound to.
 
-Contract: as Child, whose process it is. The lists in its ready event are the addresses of doors, and are settings of
-the same names. Must not know: what a gateway does.
+Contract: as Child, whose process it is. The lists in its ready event are the addresses where it listens, and are
+settings of the same names. Must not know: what a companion does.
 """
 
 from __future__ import annotations
@@ -20,20 +20,25 @@ from ..transport.url import parse
 from .children import Child
 from .control import StartFailed
 
+MODULES = {"gateway": "penstock.gateway", "exporter": "penstock.exporter"}
+"""By role."""
+
 _LINE_BYTES = 1 << 16
 
 
-class GatewayChild:
-    """One running gateway. `bound` is where its doors listen, empty until it serves; `failed` why it cannot."""
+class Companion:
+    """One running companion. `bound` is where it listens, empty until it serves; `failed` why it cannot."""
 
-    def __init__(self, settings: str, url: str, bound: Mapping[str, list[str]]) -> None:
+    def __init__(self, role: str, settings: str, url: str, bound: Mapping[str, list[str]]) -> None:
+        """`bound`: where those before it listened, of any role."""
         self.url = url
         self.bound: dict[str, list[str]] = {}
         self.failed: StartFailed | None = None
-        given: dict[str, Any] = {**msgspec.json.decode(settings), "url": url, **bound}
-        command = ["penstock.gateway", f"--config={msgspec.json.encode(given).decode()}", f"--parent={os.getpid()}"]
+        known: dict[str, Any] = msgspec.json.decode(settings)
+        given = {**known, "url": url, **{name: places for name, places in bound.items() if name in known}}
+        command = [MODULES[role], f"--config={msgspec.json.encode(given).decode()}", f"--parent={os.getpid()}"]
         self.said_fd, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self.process = Child("gateway", command, {"ready": theirs})
+        self.process = Child(role, command, {"ready": theirs})
 
     def hear(self) -> None:
         """Take what it says; the pipe is closed when there is nothing to come."""
@@ -47,6 +52,11 @@ class GatewayChild:
                 self.bound = {name: found for name, found in event.items() if isinstance(found, list)}
             else:
                 self.failed = StartFailed(event["code"], event["message"])
+
+    def end(self) -> None:
+        """End it now, and close the descriptors."""
+        self.process.kill()
+        self.close()
 
     def close(self) -> None:
         """Close the descriptors."""

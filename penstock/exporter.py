@@ -1,0 +1,186 @@
+"""The exporter: metrics of a broker for Prometheus, on a listener of its own.
+
+Idea: a process beside the broker and its client, so that making text of a thousand series takes no time from other
+clients. It asks when it is asked, at most once a second however many scrape.
+
+Contract: `run` serves `GET /metrics` until SIGTERM or SIGINT; `ready` is called once, with the event that programs
+read. The broker may be restarted meanwhile: without it, `penstock_up` is 0. Raises what keeps it from serving. Memory:
+`CONNECTIONS` connections of `REQUEST_BYTES`, each closed after its answer or `PATIENCE_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from .broker.beside import serve_beside
+from .broker.errors import InsecureListen
+from .broker.system import calm_collector
+from .clients.aio.client import AsyncClient
+from .clients.aio.driver import AsyncDriver
+from .clients.opening import open_connection
+from .exposition import CONTENT_TYPE, text
+from .gateway.listening import Listeners
+from .metrics import Look, metrics
+from .processes import usage
+from .storage.errors import Error
+from .transport.url import Url, parse
+
+SCHEMES = ("unix", "tcp")
+FRESH_S = 1.0
+REQUEST_BYTES = 8192
+CONNECTIONS = 32
+PATIENCE_S = 15.0
+
+
+class ExporterConfig(Struct, frozen=True, kw_only=True):
+    """Settings of one exporter."""
+
+    url: str  # of the broker
+    metrics: tuple[str, ...]  # unix:// and tcp:// addresses to listen on
+    partitions: bool = False  # series of each partition too
+    most: int = 1000  # topics, groups and queues that have series
+    insecure: bool = False  # allow addresses that other machines can reach
+    timeout_s: float = 5.0  # for the broker to answer
+    supervisor: int = 0  # whose children are the broker's processes; 0: elsewhere
+    data: str = ""  # the broker's directory, if it is on this machine
+
+    def addresses(self) -> list[Url]:
+        """The addresses to listen on. Raises InvalidUrl, InsecureListen."""
+        found = [parse(address, schemes=SCHEMES) for address in self.metrics]
+        for url in found:
+            if not (url.is_local or self.insecure):
+                raise InsecureListen(
+                    f"{url} can be reached from other machines, and metrics name topics and groups: listen on "
+                    "127.0.0.1, or allow it with --insecure"
+                )
+        return found
+
+    def to_json(self) -> str:
+        """The settings as one argument of a command."""
+        return msgspec.json.encode(self).decode()
+
+
+class Exporter:
+    """Looks at a broker, and keeps the answer for `FRESH_S`."""
+
+    def __init__(self, client: AsyncClient, config: ExporterConfig) -> None:
+        self._client = client
+        self._config = config
+        self._looking = asyncio.Lock()
+        self._text = b""
+        self._until_s = 0.0
+
+    async def scrape(self) -> bytes:
+        """The answer of a scrape."""
+        async with self._looking:
+            if time.monotonic() >= self._until_s:
+                config = self._config
+                found = metrics(await self._look(), most=config.most, partitions=config.partitions)
+                self._text, self._until_s = text(found).encode(), time.monotonic() + FRESH_S
+            return self._text
+
+    async def _look(self) -> Look:
+        client, config = self._client, self._config
+        here = {
+            "now": datetime.now(UTC),
+            "usage": usage(config.supervisor) if config.supervisor else {},
+            "disk_free_bytes": shutil.disk_usage(config.data).free if config.data else None,
+        }
+        begun_s = time.monotonic()
+        try:
+            stats, topics = await client.stats(), await client.topics()
+            groups, queues = await client.groups(), await client.queues()
+        except Error:
+            return Look(**here, took_s=time.monotonic() - begun_s)
+        took_s = time.monotonic() - begun_s
+        return Look(**here, took_s=took_s, stats=stats, topics=topics, groups=groups, queues=queues)
+
+
+class Scrape(asyncio.Protocol):
+    """One connection: one request, one answer."""
+
+    open = 0
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+        self._request = b""
+        self._answering: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Take the connection, unless there are too many."""
+        Scrape.open += 1
+        self._transport = transport
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, transport.abort)
+        if Scrape.open > CONNECTIONS:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Collect the request up to its empty line."""
+        if self._answering is None:
+            self._request += data
+            if b"\r\n\r\n" in self._request or len(self._request) > REQUEST_BYTES:
+                self._answering = asyncio.get_running_loop().create_task(self._answer())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        Scrape.open -= 1
+        self._timer.cancel()
+
+    async def _answer(self) -> None:
+        method, path = (*self._request.partition(b"\r\n")[0].split(b" "), b"", b"")[:2]
+        if len(self._request) > REQUEST_BYTES:
+            status, body = "431 Request Header Fields Too Large", b"the request is too long\n"
+        elif method not in (b"GET", b"HEAD"):
+            status, body = "405 Method Not Allowed", b"GET /metrics\n"
+        elif path.partition(b"?")[0] != b"/metrics":
+            status, body = "404 Not Found", b"the metrics are at /metrics\n"
+        else:
+            status, body = "200 OK", await self._exporter.scrape()
+        kind = CONTENT_TYPE if status == "200 OK" else "text/plain"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        self._transport.write(head.encode() + (b"" if method == b"HEAD" else body))
+        self._transport.close()
+
+
+def run(config: ExporterConfig, ready: Callable[[dict[str, Any]], None]) -> None:
+    """See the module. Raises InvalidUrl, InsecureListen, AddressInUse, CannotListen."""
+    config.addresses()
+    asyncio.run(_serve(config, ready))
+
+
+async def _serve(config: ExporterConfig, ready: Callable[[dict[str, Any]], None]) -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    connection = open_connection(config.url, timeout=config.timeout_s, name="exporter", clock=time.monotonic)
+    client = AsyncClient(AsyncDriver(connection))
+    exporter = Exporter(client, config)
+    listeners = Listeners(lambda: Scrape(exporter))
+    try:
+        bound = await listeners.open(config.addresses())
+        calm_collector()
+        ready({"event": "ready", "metrics": bound, "broker": config.url, "pids": {"exporter": os.getpid()}})
+        await stop.wait()
+    finally:
+        listeners.close()
+        await client.close()
+
+
+def _beside(settings: str, say: Callable[[dict[str, Any]], None]) -> None:
+    config = msgspec.json.decode(settings, type=ExporterConfig)
+    run(msgspec.structs.replace(config, supervisor=os.getppid()), say)
+
+
+if __name__ == "__main__":
+    sys.exit(serve_beside("penstock.exporter", _beside))
