@@ -27,6 +27,7 @@ from .stderr import say
 if TYPE_CHECKING:
     from ..transport.descriptors import DescriptorRoom
     from ..transport.sockets import Server
+    from .access import BrokerAccess
     from .cold_reads import Warmer
     from .config import ServeConfig
     from .engine import Node
@@ -70,6 +71,7 @@ class Broker:
         signals: int,
         lock: int,
         room: DescriptorRoom,
+        access: BrokerAccess | None = None,
     ) -> None:
         """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers."""
         self.ended = False
@@ -87,8 +89,9 @@ class Broker:
         self._told_stuck = 0
         self._room = room
         self._told_refused = 0
-        self._tell_refused_s = 0.0
-        self._intake = Intake(node, port, servers, time.monotonic, time.thread_time)
+        self._tell_refused_s = self._tell_forbidden_s = 0.0
+        self._told_forbidden = 0
+        self._intake = Intake(node, port, servers, time.monotonic, time.thread_time, access)
         port.counting += [self._intake.stats, watermarks.stats, self._connections]
         self._on_ready = {
             supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm,
@@ -152,6 +155,8 @@ class Broker:
     def _patience(self, wait: float, at: Now) -> float:
         if self._room.refused != self._told_refused and at.monotonic_s >= self._tell_refused_s:
             self._tell_refused(at)
+        if self._node.guard.refused != self._told_forbidden and at.monotonic_s >= self._tell_forbidden_s:
+            self._tell_forbidden(at)
         resume_s = self._intake.end()
         if resume_s is not None:
             wait = min(wait, max(0.0, resume_s - time.monotonic()))
@@ -183,6 +188,12 @@ class Broker:
             f"penstock: refused {refused} connections: {room.used} descriptors are taken by connections, of at most "
             f"{room.most}, half of what this process may open; raise its limit (ulimit -n)"
         )
+
+    def _tell_forbidden(self, at: Now) -> None:
+        """The log of what grants do not allow: one line a second, with the last of them."""
+        guard, self._tell_forbidden_s = self._node.guard, at.monotonic_s + TELL_REFUSED_S
+        refused, self._told_forbidden = guard.refused - self._told_forbidden, guard.refused
+        say(f"penstock: forbade {refused} requests, the last: user {guard.last_refusal}")
 
     # -- what else becomes readable ---------------------------------------------------------------
 

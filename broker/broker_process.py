@@ -29,6 +29,7 @@ from ..storage.promises import Promises
 from ..storage.segment_reader import SegmentCache
 from ..transport.sockets import Sockets
 from . import control
+from .access import BrokerAccess
 from .broker import Broker, now
 from .cold_reads import Warmer
 from .engine import Node, NodeConfig
@@ -92,7 +93,10 @@ class Assembly:
         if above is not None and known is None:
             stack.callback(self._remove_unless_assembled, above)
         sockets = self._sockets = stack.enter_context(Sockets(self._room))
-        servers = [sockets.server(address, max_bytes=self._frame_bytes()) for address in addresses]
+        access = BrokerAccess(config.access) if config.access else None
+        servers = [
+            sockets.server(address, max_bytes=self._frame_bytes(), is_open=access is not None) for address in addresses
+        ]
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
         self.advertise = list(config.advertise) or self.listen
         held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.advertise[0], f"{boot_id():032x}")))
@@ -120,7 +124,7 @@ class Assembly:
         broker = Broker(
             config, node=node, port=port, servers=servers, poller=poller, watermarks=watermarks,
             jobs=jobs, warmer=warmer, supervisor=supervisor, signals=signals, room=self._room,
-            lock=held.fileno(),
+            lock=held.fileno(), access=access,
         )  # fmt: skip
         broker.attach(link)
         self._is_assembled = True

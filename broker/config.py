@@ -29,6 +29,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     listen: tuple[str, ...] = ()  # unix://, ipc:// and tcp:// addresses; none means unix://DATA/broker.sock
     advertise: tuple[str, ...] = ()  # where others connect to, behind containers and NAT; none means where it listens
     node_id: str = ""  # the node the directory must belong to; "" takes any
+    access: str = ""  # the file of users and what each may do; "" lets any client do everything
     insecure: bool = False  # allow tcp addresses that other machines can reach, without authentication
     board_rows: int = 8192  # most partitions; 256 bytes each in /dev/shm
     mapped_readers: int = 256  # most mapped readers at once; 64 bytes each on the board
@@ -52,6 +53,11 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
         found = self.listen or (f"unix://{self.data}/broker.sock",)
         for address in found:
             url = listen_url(address)
+            if self.access and url.scheme != "unix":
+                raise InsecureListen(
+                    f"{address}: clients cannot authenticate there, so with a file of users and grants the broker "
+                    "listens on unix:// alone"
+                )
             if not url.is_local and not self.insecure:
                 raise InsecureListen(
                     f"{address} can be reached from other machines, without authentication: "

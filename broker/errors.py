@@ -27,6 +27,18 @@ class InvalidSettings(BrokerError, ValueError):
     code = "invalid_settings"
 
 
+class Forbidden(BrokerError):
+    """No grant allows this principal the operation on the resource, or one denies it."""
+
+    code = "forbidden"
+
+
+class InvalidUsers(BrokerError, ValueError):
+    """A file of users and grants that cannot be used: its content, or who may read it."""
+
+    code = "invalid_users"
+
+
 class UnsupportedVersion(BrokerError):
     """Client and broker share no version of the protocol."""
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..transport.sockets import Server
+    from .access import BrokerAccess
     from .engine import Node, Now
     from .port import SocketPort
 
@@ -55,6 +56,7 @@ class Intake:
         servers: Sequence[Server],
         clock: Callable[[], float],
         processor: Callable[[], float],
+        access: BrokerAccess | None = None,
     ) -> None:
         self.hostile = 0
         """Messages that were none."""
@@ -72,6 +74,7 @@ class Intake:
         self._servers = servers
         self._clock = clock
         self._processor = processor
+        self._access = access
         self._overdrafts = Overdrafts[SocketPeer]()
         self._over_s: dict[SocketPeer, float] = {}
         self._begun_s = 0.0
@@ -92,6 +95,8 @@ class Intake:
         self.exhausted = False
         self._over_s.clear()
         self._begun_s = self._clock()
+        if self._access is not None and self._access.refresh(self._begun_s):
+            self._node.judge(self._access.of_name)
 
     def take(self, server: Server, at: Now) -> None:
         """Hand over what one socket has, as far as fairness allows."""
@@ -172,7 +177,11 @@ class Intake:
         self.messages += 1
         self.bytes += len(payload)
         self._port.latencies.arrived(peer, message, at.monotonic_s)
-        self._node.receive(peer, message, payload, at)
+        access = self._access
+        if access is None:
+            self._node.receive(peer, message, payload, at)
+        else:
+            self._node.receive(peer, message, payload, at, access.of_peer(server.speaker()))
 
     def _cut_off(self, server: Server, error: ProtocolError, at: Now) -> None:
         """Close the connection of a peer that sent nonsense, and say so, not more often than people can read."""

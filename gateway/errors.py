@@ -15,9 +15,3 @@ class InvalidCertificate(GatewayError, ValueError):
     """A certificate or a key that TLS cannot use; the message names the file."""
 
     code = "invalid_certificate"
-
-
-class InvalidUsers(GatewayError, ValueError):
-    """A users file that cannot be used: its content, or who may read it."""
-
-    code = "invalid_users"

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..broker.errors import UnknownTopic
+from ..broker.rights import Principal
 from ..clients.aio.client import AsyncClient
 from ..clients.aio.driver import AsyncDriver
 from ..clients.queues.verbs import QueueVerbs
@@ -22,7 +23,6 @@ from ..storage.errors import Error
 from ..transport.messages import Fetched, Topic
 from .append_times import AppendTimes, EntriesRead
 from .appending import Appender
-from .authorization import Principal
 from .turns import Turns
 
 if TYPE_CHECKING:

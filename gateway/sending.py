@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ..broker.errors import UnknownTopic
+from ..broker.rights import Principal
 from ..clients.producing.arrow_data import ArrowData
 from ..clients.producing.queued import Queued
 from .appending import Appender, RecordRun, SharedBatch
-from .authorization import Principal
 from .link import BrokerLink
 
 T = TypeVar("T")

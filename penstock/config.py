@@ -23,7 +23,7 @@ from .storage.units import seconds, size_bytes
 
 PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
-OWN_FLAGS = ("url", "data", "listen", "advertise", "resp", "http", "metrics", "users", "insecure")
+OWN_FLAGS = ("url", "data", "listen", "advertise", "resp", "http", "metrics", "users", "access", "insecure")
 """Settings with a flag of their own name; the others are given by --set."""
 
 
@@ -69,6 +69,9 @@ class Config(Struct, frozen=True, kw_only=True):
     ] = ""
     tls_key: Annotated[str, _about("The key of tls_certificate, a PEM file.")] = ""
     users: Annotated[str, _about("The users file of the gateway; empty: it lets any client in.")] = ""
+    access: Annotated[
+        str, _about("The file of users and what each may do, for broker and gateway; empty: all may do everything.")
+    ] = ""
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
     board_rows: Annotated[int, _about("Most partitions of one broker; 256 bytes each in /dev/shm."), Meta(ge=8)] = 8192

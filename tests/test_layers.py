@@ -20,7 +20,12 @@ from support.sources import Source, shipped
 BELOW = {
     "penstock.storage": [],
     "penstock.transport": ["penstock.storage.batch", "penstock.storage.errors"],
-    "penstock.broker.engine": ["penstock.storage", "penstock.transport", "penstock.broker.errors"],
+    "penstock.broker.engine": [
+        "penstock.storage",
+        "penstock.transport",
+        "penstock.broker.errors",
+        "penstock.broker.rights",
+    ],
     "penstock.broker": ["penstock.storage", "penstock.transport", "penstock.broker"],
     "penstock.clients": [
         "penstock.storage",
@@ -31,9 +36,13 @@ BELOW = {
     "penstock.gateway": [
         "penstock.storage",
         "penstock.transport",
+        "penstock.broker.access_file",
         "penstock.broker.errors",
+        "penstock.broker.passwords",
+        "penstock.broker.rights",
         "penstock.broker.system",
         "penstock.broker.beside",
+        "penstock.broker.tokens",
         "penstock.clients",
     ],
     "penstock.spark": ["penstock.storage", "penstock.transport", "penstock.broker.errors", "penstock.clients"],
@@ -101,13 +110,14 @@ ORDER = {
         "examples.flights.transformations.flights",
     ],
     "penstock.broker": [
-        *("errors", "system", "stderr", "stop", "config", "cold_reads", "control", "frugal_files", "packets", "poller"),
+        *("errors", "rights", "passwords", "tokens", "access_file"),
+        *("system", "stderr", "access", "stop", "config", "cold_reads", "control", "frugal_files", "packets", "poller"),
         *("wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies"),
         *("watermarks", "engine", "store", "port", "overdrafts", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [
-        *("tables", "ports", "turns", "logs"),
+        *("tables", "ports", "turns", "logs", "needs", "guard"),
         *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.claiming", "queues.lines"),
         *("queues.wakeups", "queues.requests", "queues.upkeep", "queues.service", "queues"),
         *("streams", "topics", "transactions", "producing", "housekeeping", "desk"),
@@ -117,8 +127,6 @@ ORDER = {
         *(
             "errors",
             "libraries",
-            "authorization",
-            "tokens",
             "rotation",
             "users",
             "turns",
@@ -182,6 +190,7 @@ ORDER = {
 PURE = [
     "penstock.broker.engine",
     "penstock.broker.errors",
+    "penstock.broker.rights",
     "penstock.storage.batch",
     "penstock.storage.board_row",
     "penstock.storage.columns",

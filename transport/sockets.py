@@ -28,11 +28,14 @@ class Sockets:
         self._context: Context | None = None
         self._own: list[UnixServer | UnixClient] = []
 
-    def server(self, url: str, *, max_bytes: int = MESSAGE_BYTES_MAX) -> Server:
-        """A socket that listens at `url`: see its `endpoints`. Raises AddressInUse, CannotListen or InvalidUrl."""
+    def server(self, url: str, *, max_bytes: int = MESSAGE_BYTES_MAX, is_open: bool = False) -> Server:
+        """A socket that listens at `url`: see its `endpoints`.
+
+        `is_open`: processes of any user may connect to a path. Raises AddressInUse, CannotListen or InvalidUrl.
+        """
         if listen_url(url).scheme != "unix":
             return self.zmq.server([url], max_bytes=max_bytes)
-        made = UnixServer(url, max_bytes=max_bytes, room=self.room)
+        made = UnixServer(url, max_bytes=max_bytes, room=self.room, is_open=is_open)
         self._own.append(made)
         return made
 

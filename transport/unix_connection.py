@@ -15,6 +15,7 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -135,10 +136,17 @@ class UnixConnection:
 
     def describe(self) -> str:
         """The peer's process and user, for the log."""
-        pid, uid, _ = _CREDENTIALS.unpack(
-            self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        )
+        pid, uid = self._credentials()
         return f"process {pid} of user {uid}"
+
+    @cached_property
+    def speaker(self) -> str:
+        """The user that the peer's process had when it connected, as the kernel vouches for it."""
+        return f"uid:{self._credentials()[1]}"
+
+    def _credentials(self) -> tuple[int, int]:
+        raw = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return _CREDENTIALS.unpack(raw)[:2]
 
     def close(self) -> None:
         """End it; what waits is dropped. Repeating it does nothing."""

@@ -14,6 +14,7 @@ Knows no messages.
 from __future__ import annotations
 
 import errno
+import os
 import select
 import socket
 import time
@@ -47,6 +48,9 @@ SILENCE_S = COMMON["HANDSHAKE_IVL"] / 1000
 ACCEPT_PAUSE_S = 1.0
 """Pause between accepts when no descriptors are left."""
 
+OWNER, EVERYONE = 0o600, 0o666
+"""Modes of the socket: the users whose processes may connect."""
+
 _ACCEPTS_MAX = 64
 _EVENTS_MAX = 256
 _FOREVER = float("inf")
@@ -62,8 +66,9 @@ class UnixServer:
         max_bytes: int = MESSAGE_BYTES_MAX,
         room: DescriptorRoom | None = None,
         clock: Callable[[], float] = time.monotonic,
+        is_open: bool = False,
     ) -> None:
-        """Raises AddressInUse, CannotListen or InvalidUrl."""
+        """`is_open`: processes of other users may connect, too. Raises AddressInUse, CannotListen or InvalidUrl."""
         found = listen_url(url)
         self.cut: Counter[str] = Counter()
         """Connections that were closed from here, by reason."""
@@ -71,7 +76,7 @@ class UnixServer:
         self._max_bytes = max_bytes
         self._room = room or DescriptorRoom()
         self._clock = clock
-        self._listener, self._bound = _listen(found.path)
+        self._listener, self._bound = _listen(found.path, EVERYONE if is_open else OWNER)
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
         self._spare = memoryview(bytearray(READ_BYTES))
@@ -190,6 +195,10 @@ class UnixServer:
             self._last = peer
             return peer, frames
         return None
+
+    def speaker(self) -> str:
+        """The peer of the last received message, as the kernel vouches for it: `uid:1000`."""
+        return self._peers[self._last].speaker
 
     def _read(self, peer: int, connection: UnixConnection) -> bool:
         """Read what is there into the inbox. False when the connection has ended."""
@@ -338,7 +347,7 @@ class UnixServer:
         self._epoll.close()
 
 
-def _listen(path: str) -> tuple[socket.socket, ipc_paths.Bound]:
+def _listen(path: str, mode: int) -> tuple[socket.socket, ipc_paths.Bound]:
     """A listener at a path that becomes ours, and only ours."""
     try:
         raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -347,6 +356,7 @@ def _listen(path: str) -> tuple[socket.socket, ipc_paths.Bound]:
     try:
         with ipc_paths.claimed(path):
             raw.bind(path)
+            os.chmod(path, mode)
             raw.listen(BINDING["BACKLOG"])
             return raw, ipc_paths.Bound(path)
     except OSError as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count, islice
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 import zmq
@@ -40,8 +40,6 @@ RECEIVE_COPY_BYTES_MAX = 32 << 10
 _NOBLOCK = zmq.NOBLOCK
 _SNDMORE = zmq.NOBLOCK | zmq.SNDMORE
 _POLLIN = int(zmq.POLLIN)  # the operators of its enum cost as much as asking the socket
-
-_FOREVER = float("inf")
 
 FRAMES_MAX = 3
 """Frames of one message that are kept: one more than any message has, so that the codec can refuse it."""
@@ -153,7 +151,7 @@ class Socket:
 
     def patience_s(self) -> float:
         """Seconds until `refresh` is due even if `fd` stays silent: never."""
-        return _FOREVER
+        return inf
 
     def refresh(self) -> None:
         """A poller found it readable."""
@@ -227,8 +225,7 @@ class _Listening(Socket):
 
     def __init__(self, context: Context, raw: zmq.Socket[bytes]) -> None:
         super().__init__(context, raw)
-        self.endpoints: list[str] = []
-        """The bound addresses, with ports filled in."""
+        self.endpoints: list[str] = []  # the bound addresses, with ports filled in
         self._bound: list[ipc_paths.Bound] = []
 
     def bind(self, urls: Sequence[Url]) -> None:
@@ -280,8 +277,7 @@ class ServerSocket(_Listening):
         self._full: dict[bytes, None] = {}
         self._muted: dict[bytes, None] = {}
         self._room = context.room
-        self._accepted: set[int] = set()
-        """Descriptors of its connections."""
+        self._accepted: set[int] = set()  # descriptors of its connections
         self._monitor = context.monitor(raw, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
 
     def guards(self) -> dict[int, Callable[[], None]]:
@@ -333,6 +329,10 @@ class ServerSocket(_Listening):
         peer, frames, first = message
         self._last = peer, first
         return peer, frames
+
+    def speaker(self) -> str:
+        """The peer of the last received message, as CURVE vouches for it; "key:" as long as it does not."""
+        return "key:"
 
     def _next(self) -> tuple[bytes, list[Buffer], zmq.Frame] | None:
         message = None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from ...storage.errors import Error
+    from .guard import Guard
     from .logs.log_registry import LogRegistry
     from .logs.partition import Partition
     from .logs.topics import Topic
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 class ReadingDesk:
     """Fetching, asking for ends, measuring, and lists of what is committed."""
 
-    def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig) -> None:
+    def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig, guard: Guard) -> None:
         topics = registry.topics
         self.wakes = Portions()
         self.deadlines: Alarms[float] = Alarms()
@@ -47,8 +48,8 @@ class ReadingDesk:
             **self.fetching_many.handlers,
             **self.ends.handlers,
             **Measuring(topics, port).handlers,
-            **Listing(registry, port, config).handlers,
-            **ScheduleList(topics, port).handlers,
+            **Listing(registry, port, config, guard).handlers,
+            **ScheduleList(topics, port, guard).handlers,
             **DeletedList(topics, port).handlers,
             **self._dead.handlers,
         }

@@ -38,6 +38,7 @@ from ...transport.messages import (
 )
 from ..errors import InvalidRequest, NoLeader, UnknownTopic
 from .desk import ReadingDesk
+from .guard import Guard
 from .logs.log_agenda import LogAgenda
 from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
@@ -49,10 +50,11 @@ from .turns.portions import Portions
 from .turns.replies import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable
+    from collections.abc import Callable, Generator, Hashable
 
     from ...storage.log import LogWriter
     from ...transport.messages import Request
+    from ..rights import Principal
     from .logs.partition import Partition
     from .logs.topics import Topic
 
@@ -79,7 +81,8 @@ class Node:
         self._agenda = LogAgenda()
         self._registry = LogRegistry(store, self._agenda, self)
         self._upkeep = LogUpkeep(self._registry, config)
-        self._desk = ReadingDesk(self._registry, port, config)
+        self._guard = Guard(self._registry.topics)
+        self._desk = ReadingDesk(self._registry, port, config, self._guard)
         self._counts = {"requests": 0, "failures": 0}
         self._portions = Portions()
         self._office: Office | None = None
@@ -90,7 +93,7 @@ class Node:
         """Take the lead. Nothing is in flight."""
         port, config = self._port, self._config
         self._registry.withdraw_prepared()
-        office = Office(self._registry, self._upkeep, port, config, self._randomness, self._portions, now)
+        office = Office(self._registry, self._upkeep, port, config, self._randomness, self._portions, now, self._guard)
         self._handlers = {
             **self._desk.handlers,
             **office.handlers,
@@ -123,10 +126,18 @@ class Node:
         """Random, new at every start and in every office: what Welcome says. 0 without an office."""
         return 0 if self._office is None else self._office.incarnation
 
-    def receive(self, peer: Peer, message: Request, payload: Payload, now: Now) -> None:
-        """Take one request. Its answer comes through the port: at once, or from a later `advance` or `tick`."""
+    def receive(
+        self, peer: Peer, message: Request, payload: Payload, now: Now, principal: Principal | None = None
+    ) -> None:
+        """Take one request. Its answer comes through the port: at once, or from a later `advance` or `tick`.
+
+        A principal may do what its grants allow; without one, all may do everything. A driver passes one with each
+        message, or with none.
+        """
         self._counts["requests"] += 1
         try:
+            if principal is not None:
+                self._guard.check(principal, message)
             handler = self._handlers.get(type(message))
             if handler is None and self._office is None:
                 raise NoLeader("this node does not lead yet: what stands in its logs is not committed yet, ask again")
@@ -197,6 +208,16 @@ class Node:
     def rest(self, peer: Peer) -> None:
         """Go on with no long work of a peer until `resume`; its other requests are taken as they come."""
         self._portions.rest(peer)
+
+    def judge(self, current: Callable[[str], Principal]) -> None:
+        """Grants have changed: end the sessions that are not allowed any more. `current`: principals by name."""
+        if self._office is not None:
+            self._office.sessions.judge(current)
+
+    @property
+    def guard(self) -> Guard:
+        """What was refused so far."""
+        return self._guard
 
     def resume(self, peer: Peer) -> None:
         """Go on with a peer's long work, at the next `tick`."""

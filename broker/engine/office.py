@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from ...storage.log import LogWriter
+    from .guard import Guard
     from .logs.log_registry import LogRegistry
     from .logs.log_upkeep import LogUpkeep
     from .logs.partition import Partition
@@ -67,10 +68,10 @@ class Office:
         randomness: Randomness,
         portions: Portions,
         now: Now,
+        guard: Guard,
     ) -> None:
         """Go on from what the logs hold. `portions` is where long work of connections is done."""
         self.incarnation = int.from_bytes(randomness(8), "little") or 1
-        first_session = int.from_bytes(randomness(6), "little") << 14
         self.time = LogTime(now, config.clock_jump_s)
         for log in registry.logs():
             self.time.reach(log.last_time_us)
@@ -81,10 +82,13 @@ class Office:
         self._overlays = Overlays(registry)
         self._memberships: Roster[Topic, str, Membership] = Roster()
         seals: Roster[Partition, int, None] = Roster()
-        self.sessions = Sessions(own, self.agenda, first_session, config.max_sessions, self.wakes, self._memberships)
+        self._guard = guard
+        self.sessions = Sessions(
+            own, self.agenda, randomness, config.max_sessions, self.wakes, self._memberships, guard
+        )
         topics, time = registry.topics, self.time
         self._producing = Producing(topics, port, config, time, randomness, seals)
-        self.queues = Queues(registry, own, config, time, randomness, self.wakes, self._memberships)
+        self.queues = Queues(registry, own, config, time, randomness, self.wakes, self._memberships, guard)
         self.scheduling = Scheduling(registry, port, config, time, self.queues.alarms)
         maker = TopicMaker(registry, self._overlays, config, randomness)
         self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker, seals)
@@ -95,7 +99,7 @@ class Office:
             **self.queues.handlers,
             **self._producing.handlers,
             **SessionRequests(topics, self.sessions, self.agenda, port, config).handlers,
-            **Grouping(topics, self.sessions, port).handlers,
+            **Grouping(topics, self.sessions, port, guard).handlers,
             **Beginning(topics, self._memberships, port).handlers,
             **Trimming(topics, port).handlers,
             **Deleting(topics, port).handlers,

@@ -18,8 +18,8 @@ import msgspec
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 
+from ...broker.rights import ANYONE
 from ...storage.errors import Error
-from ..authorization import ANYONE
 from ..holding import TOO_MUCH, HeldBytes
 from .authenticating import principal_of
 from .openapi import body_fields

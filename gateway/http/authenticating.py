@@ -11,7 +11,7 @@ import asyncio
 import binascii
 from collections.abc import Mapping
 
-from ..authorization import ANYONE, Principal
+from ...broker.rights import ANYONE, Principal
 from ..users import Users
 from .problems import Refusal
 

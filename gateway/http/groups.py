@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from ...broker.rights import authorize
 from ...clients.errors import InvalidArgument
-from ..authorization import authorize
 from .operation import JSON, HttpCall, HttpOperation
 from .shapes import Offset, Partition
 from .task_shapes import (
@@ -143,7 +143,13 @@ async def list_schedules(call: HttpCall) -> SchedulesBody:
     if call.asked.queue is not None:
         call.may("read", call.asked.queue)
     found = await call.link.client.schedules(call.asked.queue)
-    return SchedulesBody([schedule_info(each) for each in found if authorize(call.principal, "read", each.topic)])
+    return SchedulesBody(
+        [
+            schedule_info(each)
+            for each in found
+            if authorize(call.principal, "see", f"schedule:{each.topic}/{each.name}")
+        ]
+    )
 
 
 async def set_schedule(call: HttpCall) -> ScheduleInfo:

@@ -15,8 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from .. import authorization
-from ..authorization import Principal
+from ...broker.rights import NODE, Operation, Principal, authorize
 from ..holding import ByteHolder
 from ..link import BrokerLink
 from ..users import Users
@@ -98,10 +97,13 @@ class HttpCall:
         """The way to the broker."""
         return self.door.link
 
-    def may(self, operation: authorization.Operation, resource: str) -> None:
-        """Raise Refusal unless the principal may do this."""
-        if not authorization.authorize(self.principal, operation, resource):
-            about = resource or "all topics"
+    def may(self, operation: Operation, topic: str, kind: str = "topic", name: str = "") -> None:
+        """Raise Refusal unless the principal may do this to a topic, or to a thing of a kind that belongs to one.
+
+        "" is the node.
+        """
+        about = f"{kind}:{topic}/{name}" if name else f"{kind}:{topic}" if topic else NODE
+        if not authorize(self.principal, operation, about):
             raise Refusal(403, "forbidden", f"user {self.principal.name} has no permission to {operation} {about}")
 
     @property

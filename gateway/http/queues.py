@@ -15,9 +15,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ...broker.rights import authorize
 from ...clients.descriptions import Group, Topic
 from ...transport import messages
-from ..authorization import authorize
 from ..consumers import move, positions, start, take
 from ..link import TopicPlace
 from ..reading import news
@@ -67,7 +67,7 @@ class BrowseQuery(Struct, forbid_unknown_fields=True):
 async def list_queues(call: HttpCall) -> QueueList:
     """Those that the principal may read."""
     topics = await call.link.client.topics()
-    return QueueList([queue_info(topic) for topic in topics if authorize(call.principal, "read", topic.name)])
+    return QueueList([queue_info(topic) for topic in topics if authorize(call.principal, "see", f"topic:{topic.name}")])
 
 
 async def get_queue(call: HttpCall) -> QueueInfo:

@@ -17,9 +17,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from ...broker.rights import Principal, authorize
 from ...storage.errors import Error
 from ...transport.messages import Topic
-from ..authorization import Principal, authorize
 from ..consumers import take
 from ..link import BrokerLink, TopicPlace
 from ..reading import news
@@ -114,24 +114,24 @@ class SampledStats:
         self._turn = asyncio.Lock()
 
     async def seen_by(self, principal: Principal, old_s: float) -> ServiceStats:
-        """The stats, with queue groups that a principal may read, at most so old. Raises what the broker refuses."""
+        """The stats, with queue groups that a principal may see, at most so old. Raises what the broker refuses."""
         clock = asyncio.get_running_loop().time
         async with self._turn:
             if clock() - self._at >= old_s:
                 queues = [group_info(queue) for queue in await self._link.client.queues()]
                 self._found, self._at = ServiceStats(await self._link.client.stats(), queues), clock()
             found = self._found
-        mine = [each for each in found.queues if authorize(principal, "read", each.queue)]
+        mine = [each for each in found.queues if authorize(principal, "see", f"group:{each.queue}/{each.group}")]
         return ServiceStats(found.broker, mine)
 
 
 async def stats(call: HttpCall) -> ServiceStats:
-    call.may("read", "")
+    call.may("see", "")
     return await call.door.stats.seen_by(call.principal, 0.0)
 
 
 async def stats_events(call: HttpCall) -> Streamed:
-    call.may("read", "")
+    call.may("see", "")
     return Streamed(_stats_events(call), EVENTS)
 
 

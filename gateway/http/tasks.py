@@ -14,12 +14,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from ...broker.rights import Operation
 from ...clients.errors import TimedOut
 from ...clients.producing.queued import as_queued
 from ...clients.queues.outcomes import Outcome
 from ...clients.queues.task_ids import parse_task_id, task_id
 from ...transport.queue_messages import FOREVER_US
-from ..authorization import Operation
 from ..sending import Outgoing, append_few
 from ..task_leases import LeasedRecord, SettleTerms, extend_task, lease, settle_task
 from .operation import JSON, Handler, HttpCall, HttpOperation

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...broker.rights import authorize
 from ...clients.descriptions import Topic
 from ...clients.errors import InvalidArgument
-from ..authorization import authorize
 from .operation import JSON, HttpCall, HttpOperation
 from .shapes import NewTopic, PartitionInfo, TopicChange, TopicInfo, TrimBody, TrimmedBody, start_of
 
@@ -17,7 +17,7 @@ from .shapes import NewTopic, PartitionInfo, TopicChange, TopicInfo, TrimBody, T
 async def list_topics(call: HttpCall) -> list[TopicInfo]:
     """Those that the principal may read."""
     topics = await call.link.client.topics()
-    return [topic_info(topic) for topic in topics if authorize(call.principal, "read", topic.name)]
+    return [topic_info(topic) for topic in topics if authorize(call.principal, "see", f"topic:{topic.name}")]
 
 
 async def create_topic(call: HttpCall) -> TopicInfo:

@@ -20,8 +20,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from ...broker.rights import NODE, Operation, Principal, authorize
 from ..appending import Told
-from ..authorization import Operation, Principal, authorize
 from ..holding import HeldBytes
 from ..link import BrokerLink
 from ..turns import Turns
@@ -112,7 +112,8 @@ class RespSession(Protocol):
         ...
 
 
-def may(session: RespSession, operation: Operation, topic: str) -> None:
-    """Raise CommandRefused unless the session's principal may do this."""
-    if session.principal is None or not authorize(session.principal, operation, topic):
-        raise CommandRefused(f"this user has no permission to {operation} {topic or 'all topics'}", "NOPERM")
+def may(session: RespSession, operation: Operation, topic: str, group: str = "") -> None:
+    """Raise CommandRefused unless the session's principal may do this to a topic, or to a group of it; "": the node."""
+    about = f"group:{topic}/{group}" if group else f"topic:{topic}" if topic else NODE
+    if session.principal is None or not authorize(session.principal, operation, about):
+        raise CommandRefused(f"this user has no permission to {operation} {about}", "NOPERM")

@@ -19,9 +19,9 @@ import logging
 import time
 from typing import Any
 
+from ...broker.rights import ANYONE, Principal
 from ...storage.errors import Error
 from ..appending import Told
-from ..authorization import ANYONE, Principal
 from ..connections import Connections
 from ..holding import TOO_MUCH
 from ..lingering import linger

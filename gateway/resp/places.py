@@ -13,8 +13,8 @@ from itertools import chain
 from typing import TypeVar
 
 from ...broker.errors import UnknownTopic
+from ...broker.rights import Operation
 from ...transport.messages import INT64_MAX
-from ..authorization import Operation
 from ..link import BrokerLink, TopicPlace
 from ..reading import append_time_ms
 from .command import RespSession, may

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
+from ...broker.rights import Principal
 from ...transport.url import Url
 from .. import libraries
-from ..authorization import Principal
 from ..connections import SWEEP_S, AllConnections, Connections
 from ..holding import HeldBytes
 from ..link import BrokerLink

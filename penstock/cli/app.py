@@ -24,7 +24,8 @@ from .standard_streams import drop, open_closed
 COMMANDS = {
     "serve": "Run a broker.",
     "gateway": "Serve Redis and HTTP clients, as a client of a broker.",
-    "user": "Add, list and delete the users of a gateway.",
+    "user": "Add, list and delete users, their tokens and ids of the system.",
+    "acl": "Allow and deny users operations on topics, groups and others.",
     "topic": "Create, list, show, alter and delete topics.",
     "produce": "Write records to a topic.",
     "consume": "Read records of a topic.",

@@ -62,12 +62,16 @@ _ENGINE = (
     help="Where Prometheus scrapes /metrics, from an exporter beside the broker: tcp://host:port or unix:///path.",
 )
 @click.option("--users", metavar="FILE", help="Users that clients of the gateway have to be; see `penstock user add`.")
+@click.option(
+    "--access", metavar="FILE", help="Users, and what each may do here and at the gateway; see `penstock acl add`."
+)
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
     *, data: str | None, listen: tuple[str, ...], advertise: tuple[str, ...], resp: tuple[str, ...],
-    http: tuple[str, ...], metrics: tuple[str, ...], users: str | None, insecure: bool | None, parent: int | None,
+    http: tuple[str, ...], metrics: tuple[str, ...], users: str | None, access: str | None, insecure: bool | None,
+    parent: int | None,
     settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
@@ -75,7 +79,7 @@ def command(
     own: dict[str, Any] = {
         "data": data, "listen": list(listen) or None, "advertise": list(advertise) or None,
         "resp": list(resp) or None, "http": list(http) or None, "metrics": list(metrics) or None,
-        "users": users, "insecure": insecure,
+        "users": users, "access": access, "insecure": insecure,
     }  # fmt: skip
 
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
@@ -111,6 +115,7 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         data=str(Path(config.data).absolute()),
         listen=tuple(config.listen),
         advertise=tuple(config.advertise),
+        access=str(Path(config.access).absolute()) if config.access else "",
         insecure=config.insecure,
         board_rows=config.board_rows,
         mapped_readers=config.mapped_readers,

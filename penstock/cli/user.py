@@ -1,4 +1,4 @@
-"""`penstock user`: the users file of a gateway.
+"""`penstock user`: the users of a broker and its gateway.
 
 Contract: a password is asked for twice at a terminal, without showing it; otherwise it is the first line of standard
 input. It is never an argument, which other users of the machine could see. A token is shown once, on standard output.
@@ -10,11 +10,10 @@ from __future__ import annotations
 import sys
 import time
 from datetime import UTC, datetime
-from importlib import import_module
-from typing import Any
 
 import click
 
+from ..broker import access_file
 from .consent import ask, asks_first
 from .options import DURATION, with_output
 from .output import Output
@@ -24,11 +23,7 @@ _FILE = click.argument("file", type=click.Path(dir_okay=False))
 
 @click.group
 def command() -> None:
-    """Add, list and delete the users of a gateway and their tokens, in a file that `serve --users` names."""
-
-
-def _users() -> Any:
-    return import_module("..gateway.users", __package__)  # by name: the face does not need the gateway
+    """Add, list and delete users and their tokens, in a file that `serve --users` or `serve --access` names."""
 
 
 @command.command(short_help="Add a user, or change a password.")
@@ -37,7 +32,7 @@ def _users() -> Any:
 @with_output
 def add(file: str, name: str, output: Output) -> None:
     """Add user NAME to FILE, or change the password. The file is made for you alone; a running gateway notices."""
-    is_new = _users().add(file, name, _password(name))
+    is_new = access_file.add_password(file, name, _password(name))
     sentence = f"user {name} is in {file}" if is_new else f"user {name} has another password"
     output.say("added" if is_new else "changed", sentence, user=name, file=file)
 
@@ -53,7 +48,7 @@ def _password(name: str) -> str:
 @with_output
 def list_(file: str, output: Output) -> None:
     """List the users of FILE."""
-    names = _users().names(file)
+    names = access_file.read(file).names
     if output.as_json:
         for name in names:
             output.json({"user": name})
@@ -67,10 +62,10 @@ def list_(file: str, output: Output) -> None:
 @with_output
 @asks_first
 def delete(file: str, name: str, asks: bool, output: Output) -> None:
-    """Delete user NAME from FILE, and its tokens. Connections that have authenticated stay."""
+    """Delete user NAME from FILE, and all that it has. Connections that have authenticated stay."""
     if asks:
         ask(f"delete user {name} from {file}?")
-    _users().delete(file, name)
+    access_file.delete_user(file, name)
     output.say("deleted", f"user {name} deleted from {file}", user=name, file=file)
 
 
@@ -87,7 +82,7 @@ def token_(file: str, name: str, expires: float | None, output: Output) -> None:
     The file is made for you alone; a running gateway notices. The user needs no password.
     """
     until = 0 if expires is None else int(time.time() + expires)
-    secret, token = _users().add_token(file, name, until)
+    secret, token = access_file.add_token(file, name, until)
     output.say("made", secret, token=secret, id=token.id, user=name, file=file, expires=_when(until))
 
 
@@ -96,7 +91,7 @@ def token_(file: str, name: str, expires: float | None, output: Output) -> None:
 @with_output
 def tokens_(file: str, output: Output) -> None:
     """List the tokens of FILE: their ids and when they expire."""
-    found = _users().tokens(file)
+    found = sorted(access_file.read(file).tokens)
     if output.as_json:
         for each in found:
             output.json({"id": each.id, "user": each.user, "expires": _when(each.expires)})
@@ -111,8 +106,32 @@ def tokens_(file: str, output: Output) -> None:
 @with_output
 def revoke(file: str, id_: str, output: Output) -> None:
     """Delete the token with this ID from FILE; the next request that sends it is refused."""
-    _users().delete_token(file, id_)
+    access_file.delete_token(file, id_)
     output.say("revoked", f"token {id_} deleted from {file}", id=id_, file=file)
+
+
+@command.command(short_help="Say which user of the system a user is.")
+@_FILE
+@click.argument("name")
+@click.argument("uid", type=click.IntRange(min=0))
+@with_output
+def uid(file: str, name: str, uid: int, output: Output) -> None:
+    """Let processes of the system's user UID, a number, be user NAME when they connect over a Unix socket.
+
+    Without a line of its own, the user that runs the broker may do everything, as root may, and others nothing.
+    """
+    access_file.set_uid(file, name, uid)
+    output.say("set", f"user id {uid} is {name}", user=name, uid=uid, file=file)
+
+
+@command.command("no-uid", short_help="Take a user of the system out.")
+@_FILE
+@click.argument("uid", type=click.IntRange(min=0))
+@with_output
+def no_uid(file: str, uid: int, output: Output) -> None:
+    """Let the system's user UID be no user of FILE any more."""
+    access_file.delete_uid(file, uid)
+    output.say("deleted", f"user id {uid} is no user", uid=uid, file=file)
 
 
 def _when(expires: int) -> str | None:

@@ -71,6 +71,9 @@ class Parts:
     def rest(self, peer: SocketPeer) -> None:
         self.resting.append(peer)
 
+    def speaker(self) -> str:
+        return "uid:7"
+
     def resume(self, which: Any) -> None:
         self.resumed.append(which)
 

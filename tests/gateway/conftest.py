@@ -15,8 +15,7 @@ from typing import Any
 
 import penstock
 import pytest
-from penstock.broker import ServeConfig
-from penstock.gateway import users
+from penstock.broker import ServeConfig, access_file
 from support import npm
 from support.processes import Serving, spawn
 from support.sources import ROOT
@@ -125,7 +124,7 @@ def secure(broker: Serving, certificate: tuple[str, str]) -> Iterator[GatewayPro
 def guarded(broker: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gateway with a user: ann, by the password "s3cret word"."""
     path = str(tmp_path_factory.mktemp("users") / "users")
-    users.add(path, "ann", "s3cret word")
+    access_file.add_password(path, "ann", "s3cret word")
     process = GatewayProcess(broker.url, options=("--users", path))
     try:
         yield process

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from penstock.gateway.authorization import ANYONE
+from penstock.broker.rights import ANYONE
 from penstock.gateway.sending import PORTION, Outgoing, append_few
 from penstock.gateway.turns import Turns
 

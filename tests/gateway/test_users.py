@@ -6,21 +6,24 @@ import asyncio
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from penstock.gateway import users as module
-from penstock.gateway.authorization import Principal
-from penstock.gateway.errors import InvalidUsers
-from penstock.gateway.users import HashedPassword, Users
+from penstock.broker import access_file as module
+from penstock.broker import passwords
+from penstock.broker.errors import InvalidUsers
+from penstock.broker.passwords import HashedPassword
+from penstock.broker.rights import Principal
+from penstock.gateway.users import Users
 
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COST", (2, 1, 1))
-    module._decoy.cache_clear()
+    monkeypatch.setattr(passwords, "COST", (2, 1, 1))
+    passwords.decoy.cache_clear()
 
 
 @pytest.fixture
@@ -54,8 +57,8 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_right_password_of_a_user_is_that_user(checked, path):
-    assert module.add(path, "ann", "s3cret") is True
-    assert module.add(path, "bob", "other: \u20ac\udcff") is True
+    assert module.add_password(path, "ann", "s3cret") is True
+    assert module.add_password(path, "bob", "other: \u20ac\udcff") is True
     users = Users.load(path)
     assert checked(
         users.verify("ann", "s3cret"), users.verify("ann", "other: \u20ac\udcff"), users.verify("ann", ""),
@@ -64,7 +67,7 @@ def test_the_right_password_of_a_user_is_that_user(checked, path):
 
 
 def test_a_password_that_was_right_costs_once_and_a_wrong_one_each_time(checked, path, hashed):
-    module.add(path, "ann", "right")
+    module.add_password(path, "ann", "right")
     users = Users.load(path)
     assert checked(*(users.verify("ann", "right") for _ in range(20))) == [Principal("ann")] * 20
     assert hashed == ["right"]
@@ -75,7 +78,7 @@ def test_a_password_that_was_right_costs_once_and_a_wrong_one_each_time(checked,
 
 
 def test_a_source_that_guesses_delays_others_by_one_check_each(checked, path, hashed):
-    module.add(path, "ann", "right")
+    module.add_password(path, "ann", "right")
     users = Users.load(path)
     guesses = [users.verify("ann", f"guess {number}", "far", number) for number in range(20)]
     assert checked(*guesses, users.verify("ann", "right", "near"))[-1] == Principal("ann")
@@ -88,7 +91,7 @@ def test_a_source_that_guesses_delays_others_by_one_check_each(checked, path, ha
 
 
 def test_checks_run_one_at_a_time_beside_the_loop_also_when_callers_leave(path, monkeypatch):
-    module.add(path, "ann", "right")
+    module.add_password(path, "ann", "right")
     users, go, inside, most = Users.load(path), threading.Event(), [0], [0]
 
     def slow(self: HashedPassword, password: str) -> bool:
@@ -116,10 +119,10 @@ def test_checks_run_one_at_a_time_beside_the_loop_also_when_callers_leave(path, 
 
 
 def test_a_running_gateway_notices_other_users(checked, path, caplog):
-    module.add(path, "ann", "old")
+    module.add_password(path, "ann", "old")
     users = Users.load(path)
     assert checked(users.verify("ann", "old")) == [Principal("ann")]
-    assert module.add(path, "ann", "new") is False
+    assert module.add_password(path, "ann", "new") is False
     assert checked(users.verify("ann", "old"), users.verify("ann", "new")) == [None, Principal("ann")]
     os.chmod(path, 0o644)
     Path(path).write_text("nonsense")
@@ -127,13 +130,13 @@ def test_a_running_gateway_notices_other_users(checked, path, caplog):
     assert len(caplog.records) == 1
     os.unlink(path)
     assert checked(users.verify("ann", "new")) == [Principal("ann")]
-    module.add(path, "bob", "x")
+    module.add_password(path, "bob", "x")
     assert checked(users.verify("ann", "new"), users.verify("bob", "x")) == [None, Principal("bob")]
 
 
 def test_a_changed_file_that_is_made_private_counts_then(checked, path):
     for name in ("ann", "bob"):
-        module.add(path, name, "x")
+        module.add_password(path, name, "x")
     users = Users.load(path)
     text = Path(path).read_text()
     os.chmod(path, 0o644)
@@ -144,21 +147,21 @@ def test_a_changed_file_that_is_made_private_counts_then(checked, path):
 
 
 def test_a_user_that_was_deleted_is_none_any_more(checked, path):
-    module.add(path, "ann", "x")
+    module.add_password(path, "ann", "x")
     users = Users.load(path)
     assert checked(users.verify("ann", "x")) == [Principal("ann")]
-    module.delete(path, "ann")
+    module.delete_user(path, "ann")
     assert checked(users.verify("ann", "x")) == [None]
     with pytest.raises(InvalidUsers, match="has no users: penstock user add"):
         Users.load(path)
     with pytest.raises(InvalidUsers, match="no user ann"):
-        module.delete(path, "ann")
+        module.delete_user(path, "ann")
 
 
 def test_the_file_is_for_its_owner_alone_and_has_no_password(path):
     before = os.umask(0)
     try:
-        module.add(path, "ann", "s3cret")
+        module.add_password(path, "ann", "s3cret")
     finally:
         os.umask(before)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -167,21 +170,21 @@ def test_the_file_is_for_its_owner_alone_and_has_no_password(path):
     assert "s3cret" not in text
     assert os.listdir(os.path.dirname(path)) == ["users"]
     os.chmod(path, 0o400)
-    assert module.names(path) == ["ann"]
+    assert module.read(path).names == ["ann"]
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601, 0o700])
 def test_a_file_that_others_may_open_is_refused(path, mode):
-    module.add(path, "ann", "x")
+    module.add_password(path, "ann", "x")
     os.chmod(path, mode)
-    for use in (Users.load, module.names, lambda path: module.add(path, "bob", "x")):
+    for use in (Users.load, module.read, lambda path: module.add_password(path, "bob", "x")):
         with pytest.raises(InvalidUsers, match="open to other users of this machine: chmod 600"):
             use(path)
 
 
 def test_the_same_password_twice_is_hashed_differently(path):
-    module.add(path, "ann", "x")
-    module.add(path, "bob", "x")
+    module.add_password(path, "ann", "x")
+    module.add_password(path, "bob", "x")
     first, second = (line.partition(":")[2] for line in Path(path).read_text().splitlines())
     assert first != second
 
@@ -214,7 +217,7 @@ def test_what_cannot_be_read_or_written_is_one_sentence(path, tmp_path):
     with pytest.raises(InvalidUsers, match="cannot be read: No such file"):
         Users.load(path)
     with pytest.raises(InvalidUsers, match="cannot be written: No such file"):
-        module.add(str(tmp_path / "none" / "users"), "ann", "x")
+        module.add_password(str(tmp_path / "none" / "users"), "ann", "x")
     Path(path).write_bytes(b"\xff")
     with pytest.raises(InvalidUsers, match="cannot be read"):
         Users.load(path)
@@ -223,7 +226,7 @@ def test_what_cannot_be_read_or_written_is_one_sentence(path, tmp_path):
 @pytest.mark.parametrize(("name", "password"), [("", "x"), ("a:b", "x"), ("a b", "x"), ("ann", "")])
 def test_names_and_passwords_have_to_be_some(path, name, password):
     with pytest.raises(InvalidUsers):
-        module.add(path, name, password)
+        module.add_password(path, name, password)
     assert not os.path.exists(path)
 
 
@@ -239,7 +242,7 @@ def test_a_token_is_its_user_until_it_expires_or_is_deleted(path, monkeypatch):
     secret, token = module.add_token(path, "ann", 1_000)
     lasting, _ = module.add_token(path, "bob")
     users, now = Users.load(path), [999.0]
-    monkeypatch.setattr(module.time, "time", lambda: now[0])
+    monkeypatch.setattr(time, "time", lambda: now[0])
     assert [users.verify_token(each) for each in (secret, lasting)] == [Principal("ann"), Principal("bob")]
     assert [users.verify_token(each) for each in ("", secret[:-1], secret + "x", token.digest)] == [None] * 4
     now[0] = 1_000.0
@@ -255,23 +258,23 @@ def test_the_file_has_hashes_of_tokens_and_is_private(path):
     text = Path(path).read_text()
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert not [secret for secret in made if secret in text]
-    assert [token.user for token in module.tokens(path)] == ["ann", "ann", "bob"]
+    assert [token.user for token in module.read(path).tokens] == ["ann", "ann", "bob"]
 
 
 def test_passwords_and_tokens_do_not_change_each_other(path, checked):
-    module.add(path, "ann", "one")
+    module.add_password(path, "ann", "one")
     secret, token = module.add_token(path, "ann")
-    module.add(path, "ann", "two")
+    module.add_password(path, "ann", "two")
     users = Users.load(path)
     assert users.verify_token(secret) == Principal("ann")
     module.delete_token(path, token.id)
     assert checked(users.verify("ann", "two")) == [Principal("ann")]
     secret, _ = module.add_token(path, "ann")
     module.add_token(path, "bob")
-    assert module.names(path) == ["ann", "bob"]
-    module.delete(path, "ann")
+    assert module.read(path).names == ["ann", "bob"]
+    module.delete_user(path, "ann")
     assert users.verify_token(secret) is None
-    module.delete(path, "bob")
+    module.delete_user(path, "bob")
     with pytest.raises(InvalidUsers, match="no users"):
         Users.load(path)
 
@@ -281,6 +284,6 @@ def test_what_is_not_there_is_said(path):
     with pytest.raises(InvalidUsers, match="no token 00"):
         module.delete_token(path, "00")
     with pytest.raises(InvalidUsers, match="no user bob"):
-        module.delete(path, "bob")
+        module.delete_user(path, "bob")
     with pytest.raises(InvalidUsers, match="cannot be the name"):
         module.add_token(path, "a:b")

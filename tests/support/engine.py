@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.broker.engine import COLD, Node, NodeConfig, Now
+from penstock.broker.rights import Principal
 from penstock.storage.batch import Batch, batches, encode
 from penstock.storage.errors import Poisoned
 from penstock.storage.jobs import InlineJobs
@@ -138,6 +139,7 @@ class Rig:
         self.now = Now(START_US, 1000.0)
         self.config = NodeConfig(**config)
         self.random = random.Random(seed)
+        self.principal: Principal | None = None  # of what is sent
         self.node = self._open()
         self._request = 0
 
@@ -189,7 +191,7 @@ class Rig:
 
     def send(self, message: Any, payload: bytes = b"", *, peer: Hashable = "c") -> None:
         """Only receive."""
-        self.node.receive(peer, message, payload, self.now)
+        self.node.receive(peer, message, payload, self.now, self.principal)
 
     def next_request(self) -> int:
         self._request += 1

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
     from ....storage.errors import Error
+    from ..guard import Guard
     from ..logs.clock import LogTime
     from ..logs.history import History
     from ..logs.log_registry import LogRegistry
@@ -54,6 +55,7 @@ class Queues:
         randomness: Randomness,
         wakes: Portions,
         streams: StreamGroups,
+        guard: Guard,
     ) -> None:
         """Sets the alarms of what the logs say."""
         topics = registry.topics
@@ -65,7 +67,7 @@ class Queues:
         self.leasing = LeaseRequests(
             topics, port, config, time, Answering(port), schedulers, self.lines, watching, settling, streams
         )
-        self.admin = QueueAdmin(topics, port, time, self.leasing, watching, streams, wakes)
+        self.admin = QueueAdmin(topics, port, time, self.leasing, watching, streams, wakes, guard)
         self.picker = Picker(port)
         self.carrier = Carrier(registry, self.picker)
         self.mover = Mover(registry, self.picker, self.alarms, time)

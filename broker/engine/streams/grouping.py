@@ -36,6 +36,7 @@ from .sessions import Session, Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
+    from ..guard import Guard, Sees
     from ..logs.partition import Partition
     from ..turns.roster import Roster
     from .coordinator import Membership
@@ -58,7 +59,7 @@ CURSORS_BYTES = 1 << 20
 class Grouping:
     """Handlers of everything that concerns one group."""
 
-    def __init__(self, topics: Topics, sessions: Sessions, port: Port) -> None:
+    def __init__(self, topics: Topics, sessions: Sessions, port: Port, guard: Guard) -> None:
         self.handlers: Handlers = {
             Commit: self.commit, ListGroups: self.list, ResetGroup: self.reset, DeleteGroup: self.delete,
             AskCursors: self.cursors,
@@ -67,13 +68,18 @@ class Grouping:
         self._sessions = sessions
         self._memberships = sessions.memberships
         self._port = port
+        self._guard = guard
 
     def commit(self, peer: Peer, message: Commit, payload: Payload, now: Now) -> Work:
         """Move cursors. Raises Fenced, OutOfBounds, GroupActive."""
-        topic, group = self._topics.get(message.topic), message.group
+        topic = self._topics.get(message.topic)
+        return self._commit(peer, message, topic, self._session(peer, message, topic, now) if message.session else None)
+
+    def _commit(self, peer: Peer, message: Commit, topic: Topic, session: Session | None) -> Work:
+        group = message.group
         wanted: dict[int, int] = {}
         notes: dict[int, str] = {}
-        if not message.session:
+        if session is None:
             check_name("group", group)
             check_idle(self._memberships, topic, group)
             check_no_queue(topic, group)
@@ -83,7 +89,7 @@ class Grouping:
                     yield
             yield from self._move_idle(peer, message.request, topic, group, wanted, notes)
             return
-        session, epochs = self._session(peer, message, topic, now), dict[int, int]()
+        epochs = dict[int, int]()
         for looks, position in enumerate(message.positions, 1):
             topic.partition(position.partition).proposed.groups.check(group, session.member, position.epoch)
             wanted[position.partition], epochs[position.partition] = position.offset, position.epoch
@@ -115,11 +121,14 @@ class Grouping:
 
     def list(self, peer: Peer, message: ListGroups, payload: Payload, now: Now) -> Work:
         """Every group with its members, cursors and lag."""
+        return self._list(peer, message, now, self._guard.viewer())
+
+    def _list(self, peer: Peer, message: ListGroups, now: Now, sees: Sees) -> Work:
         topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
         found: list[Group] = []
         for topic in topics:
             names = yield from group_names(self._memberships, topic)
-            for name in names:
+            for name in filter(lambda name, topic=topic: sees(f"group:{topic.name}/{name}"), names):
                 found.append((yield from describe(self._memberships, topic, name, now)))
             yield
         self._port.reply(peer, Groups(message.request, found))

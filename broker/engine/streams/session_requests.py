@@ -50,6 +50,9 @@ class SessionRequests:
 
     def join(self, peer: Peer, message: Join, payload: Payload, now: Now) -> Work:
         """Open a session."""
+        return self._join(peer, message, now, self._sessions.asker)
+
+    def _join(self, peer: Peer, message: Join, now: Now, owner: str) -> Work:
         topic = self._topics.get(message.topic)
         self._check_join(message)
         check_no_queue(topic, message.group)
@@ -62,6 +65,7 @@ class SessionRequests:
                 older, SessionReplaced(f"member {message.member} of group {message.group} joined again")
             )
         session = self._open(peer, topic, message, now)
+        session.owner = owner
         if message.group:
             self._join_group(topic, session)
         else:
@@ -98,7 +102,7 @@ class SessionRequests:
 
     def leave(self, peer: Peer, message: Leave, payload: Payload, now: Now) -> None:
         """End a session. One that is over already is no error."""
-        session = self._sessions.by_id.get(message.session)
+        session = self._sessions.own(message.session)
         if session is not None:
             session.abort(self._port, UnknownSession("the session was left while it was joining"))
             self._sessions.end(session)

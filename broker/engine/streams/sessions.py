@@ -5,8 +5,9 @@ revoked partitions, answers that must follow them) and sends it once per turn. A
 as a heartbeat; after its timeout a silent session ends, and its partitions move on. When the connection of a control
 session closes, nothing is delivered until the client names the session over another one.
 
-Contract: ids are never reused, also not after a restart. Messages to a session are in order: Joined, then Assigned,
-then answers. Ending a session closes everything it opened.
+Contract: ids are random, so only a client that was told one can name it, and none comes again. A session
+belongs to the principal that opened it. Messages to it are in order: Joined, then Assigned, then answers. Ending a
+session closes everything it opened.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
 from ....transport.messages import Answer, Assigned, Assignment, Deliver, Evicted, Failure, Joined  # fmt: skip
-from ...errors import LimitReached, SessionExpired, UnknownSession
-from ..ports import Now, Payload, Peer, Port, Work
+from ...errors import Forbidden, LimitReached, SessionExpired, UnknownSession
+from ...rights import authorize
+from ..ports import Now, Payload, Peer, Port, Randomness, Work
 from ..turns.roster import Roster
 from .delivery import Outlet
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
+    from ...rights import Principal
+    from ..guard import Guard
     from ..logs.partition import Partition
     from ..logs.topics import Topic
     from ..turns.portions import Portions
@@ -68,6 +72,7 @@ class Session:
         self.joining: Joined | None = None  # to be sent with the first assignments
         self.membership: Membership | None = None
         self.is_stray = False  # its connection has closed
+        self.owner = ""  # the principal that opened it
         self._agenda = agenda
         self._readers = readers
         self._given: dict[int, Assignment] = {}
@@ -193,10 +198,11 @@ class Sessions:
         self,
         port: Port,
         agenda: Agenda,
-        first_id: int,
+        randomness: Randomness,
         limit: int,
         wakes: Portions,
         memberships: Roster[Topic, str, Membership],
+        guard: Guard,
     ) -> None:
         """`wakes` tells a crowd of readers that the end of a partition has moved, in portions."""
         self.by_id: dict[int, Session] = {}
@@ -205,7 +211,8 @@ class Sessions:
         self.memberships = memberships
         self._port = port
         self._agenda = agenda
-        self._next_id = first_id
+        self._randomness = randomness
+        self._guard = guard
         self._limit = limit
         self._checked_s = 0.0
         self._stuck: dict[Hashable, dict[Listener, None]] = {}  # by the way that is full
@@ -227,8 +234,7 @@ class Sessions:
         """The id of the next session. Raises LimitReached."""
         if len(self.by_id) >= self._limit:
             raise LimitReached(f"{self._limit} sessions are open, which is the limit: close some or raise it")
-        self._next_id += 1
-        return self._next_id
+        return int.from_bytes(self._randomness(8), "little") >> 1 or 1  # 63 bits: a Count
 
     def add(self, session: Session) -> None:
         """Add an open session."""
@@ -236,8 +242,8 @@ class Sessions:
         self._by_peer.setdefault(session.peer, {})[session] = None
 
     def get(self, id_: int, peer: Peer, now: Now) -> Session:
-        """A session by id, which counts as a heartbeat. Raises UnknownSession."""
-        session = self.by_id.get(id_)
+        """A session of the request's principal by id, which counts as a heartbeat. Raises UnknownSession."""
+        session = self.own(id_)
         if session is None:
             raise UnknownSession(f"session {id_:x} is over or was opened at an earlier start of the broker: join again")
         if session.outlet.blocked:  # it lives, maybe behind another connection
@@ -248,6 +254,16 @@ class Sessions:
             self._by_peer.setdefault(peer, {})[session] = None
         session.seen_s = now.monotonic_s
         return session
+
+    @property
+    def asker(self) -> str:
+        """The principal of the request at hand, by name."""
+        return self._guard.name
+
+    def own(self, id_: int) -> Session | None:
+        """A session by id; None if there is none that the request's principal has opened."""
+        session = self.by_id.get(id_)
+        return session if session is not None and session.owner == self._guard.name else None
 
     def disconnect(self, peer: Peer) -> None:
         """A connection has closed: deliver nothing over it."""
@@ -355,6 +371,16 @@ class Sessions:
         session.abort(self._port, error)
         self.end(session)
         self._port.reply(session.peer, Evicted(session.id, error.code, error.message))
+
+    def judge(self, current: Callable[[str], Principal]) -> None:
+        """Evict the sessions whose owners may not read any more what they read. `current`: principals by name."""
+        for session in list(self.by_id.values()):
+            owner, topic = current(session.owner), session.topic.name
+            if not (
+                authorize(owner, "read", f"topic:{topic}")
+                and (not session.group or authorize(owner, "read", f"group:{topic}/{session.group}"))
+            ):
+                self.evict(session, Forbidden(f"user {session.owner} may not read topic {topic} any more"))
 
     def expire(self, now: Now) -> bool:
         """Evict what was silent for too long. Returns False when it is too early to look again.

@@ -20,6 +20,7 @@ from ..tables.names import is_reserved
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from ..guard import Guard
     from ..logs.log_registry import LogRegistry
     from ..logs.topics import Topic
     from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
@@ -32,18 +33,25 @@ DESCRIBED = 2
 class Listing:
     """Handlers of ListTopics and FindOffsets."""
 
-    def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig) -> None:
+    def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig, guard: Guard) -> None:
         self.handlers: Handlers = {ListTopics: self.list, FindOffsets: self.find_offsets}
         self._registry = registry
         self._topics = registry.topics
         self._port = port
         self._endpoint = config.endpoint
+        self._guard = guard
 
     def list(self, peer: Peer, message: ListTopics, payload: Payload, now: Now) -> Work:
         """Topics as they stand, by name. Internal ones only by name. Raises InvalidRequest."""
-        names = message.names or sorted(name for name in self._topics.by_name if not is_reserved(name))
+        names = message.names
+        if not names:
+            sees = self._guard.viewer()
+            names = sorted(name for name in self._topics.by_name if not is_reserved(name) and sees(f"topic:{name}"))
         if len(set(names)) < len(names):
             raise InvalidRequest("a topic is named twice: name each once")
+        return self._list(peer, message, names)
+
+    def _list(self, peer: Peer, message: ListTopics, names: list[str]) -> Work:
         found: list[TopicMessage] = []
         for name in names:
             try:

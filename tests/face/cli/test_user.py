@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from penstock.broker.rights import Principal
 from penstock.cli import exits
-from penstock.gateway.authorization import Principal
 from penstock.gateway.users import Users
 
 from ..conftest import Cli

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from penstock.gateway import users
+from penstock.broker import access_file
 from penstock.gateway.http.authenticating import credentials
 
 from ..conftest import GatewayProcess
@@ -19,8 +19,8 @@ SECRETS: list[str] = []
 @pytest.fixture(scope="module")
 def guarded(broker, tmp_path_factory) -> Iterator[GatewayProcess]:
     path = str(tmp_path_factory.mktemp("users") / "users")
-    users.add(path, "ann", "s3c:ret ä")
-    SECRETS[:] = [users.add_token(path, "robot")[0], users.add_token(path, "robot", 1)[0]]
+    access_file.add_password(path, "ann", "s3c:ret ä")
+    SECRETS[:] = [access_file.add_token(path, "robot")[0], access_file.add_token(path, "robot", 1)[0]]
     process = GatewayProcess(broker.url, http=("tcp://127.0.0.1:0",), options=("--users", path))
     try:
         yield process

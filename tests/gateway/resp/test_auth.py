@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from penstock.gateway import users
+from penstock.broker import access_file
 
 from ..conftest import NEEDS, GatewayProcess
 
@@ -23,8 +23,8 @@ def redis() -> Any:
 @pytest.fixture(scope="module")
 def file(redis, tmp_path_factory) -> str:
     path = str(tmp_path_factory.mktemp("users") / "users")
-    users.add(path, "ann", "s3cret")
-    users.add(path, "default", "pass word")
+    access_file.add_password(path, "ann", "s3cret")
+    access_file.add_password(path, "default", "pass word")
     return path
 
 
@@ -120,7 +120,7 @@ def connection_with_users(monkeypatch) -> Any:
 
 
 def test_a_user_that_is_added_can_connect_at_once(redis, guarded, file):
-    users.add(file, "new", "x")
+    access_file.add_password(file, "new", "x")
     with redis.Redis(port=guarded.port, username="new", password="x") as client:
         assert client.ping()
 

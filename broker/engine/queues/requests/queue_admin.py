@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from .....transport.messages import QueuePartition
+    from ...guard import Guard, Sees
     from ...logs.clock import LogTime
     from ...logs.topics import Topic, Topics
     from ...ports import Handlers, Now, Payload, Peer, Port, Work
@@ -45,6 +46,7 @@ class QueueAdmin:
         watching: Watching,
         streams: StreamGroups,
         later: Portions,
+        guard: Guard,
     ) -> None:
         """`later` describes groups that were set."""
         self.handlers: Handlers = {
@@ -58,6 +60,7 @@ class QueueAdmin:
         self._watching = watching
         self._streams = streams
         self._later = later
+        self._guard = guard
 
     def set(self, peer: Peer, message: SetQueue, payload: Payload, now: Now) -> Work:
         """Create a group or change its settings. Raises InvalidSettings, InvalidRequest, Unavailable, Poisoned."""
@@ -83,13 +86,16 @@ class QueueAdmin:
 
     def list(self, peer: Peer, message: ListQueues, payload: Payload, now: Now) -> Work:
         """Every queue group, with what each partition has for it. Raises UnknownTopic for the one asked about."""
+        return self._list(peer, message, now, self._guard.viewer())
+
+    def _list(self, peer: Peer, message: ListQueues, now: Now, sees: Sees) -> Work:
         topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
         now_us = self._time.read(now)
         found: list[QueueEntry] = []
         for topic in topics:
             try:
                 for name in queue_names(topic):
-                    if message.group in ("", name):
+                    if message.group in ("", name) and sees(f"group:{topic.name}/{name}"):
                         found.append((yield from self._describe(topic, name, now_us)))
             except UnknownTopic:
                 if message.topic:

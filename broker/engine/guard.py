@@ -1,0 +1,66 @@
+"""The guard of a node: asks of each request, before anything else, whether its principal may make it.
+
+Idea: the driver passes the principal of each message that came over a connection of a broker that has users and
+grants. Handlers learn from here on whose behalf they work: sessions have owners, lists show what the principal may see.
+
+Contract: `name` and `viewer` are those of the request whose handler is being called; what goes on later takes them
+along. Without principals everything is allowed. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Forbidden
+from ..rights import authorize
+from .needs import TABLE
+
+if TYPE_CHECKING:
+    from ..rights import Principal
+    from .logs.topics import Topics
+
+Sees = Callable[[str], bool]
+"""Whether a principal may know of a resource."""
+
+
+class Guard:
+    """See the module."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.refused = 0
+        """Requests that were not allowed."""
+        self.last_refusal = ""
+        """For people."""
+        self._topics = topics
+        self._principal: Principal | None = None
+
+    def check(self, principal: Principal, message: Any) -> None:
+        """Raise Forbidden unless the principal may make this request, on whose behalf handlers now work."""
+        self._principal = principal
+        row = TABLE.get(type(message))
+        if row is None:
+            return  # no handler takes it either
+        for operation, resource in row(message, self._name_of):
+            if not authorize(principal, operation, resource):
+                self.refused += 1
+                self.last_refusal = f"{principal.name} may not {operation} {resource}"
+                raise Forbidden(f"user {self.last_refusal}: an administrator can allow it with penstock acl add")
+
+    def _name_of(self, topic: bytes) -> str | None:
+        found = self._topics.by_id.get(topic)
+        return None if found is None else found.name
+
+    @property
+    def name(self) -> str:
+        """Of the principal; "" without any."""
+        return "" if self._principal is None else self._principal.name
+
+    def viewer(self) -> Sees:
+        """What the principal of this request may see, also later."""
+        principal = self._principal
+        return _everything if principal is None else lambda resource: authorize(principal, "see", resource)
+
+
+def _everything(resource: str) -> bool:
+    return True

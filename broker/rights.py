@@ -1,0 +1,101 @@
+"""Who may do what: one question that the broker and every door of the gateway ask before they do anything.
+
+Idea: a door knows its peer as a Principal, and names the operation and the resource that a request is about. A
+resource is one text, made of canonical names, so there is one way to write each:
+
+    topic:TOPIC   group:TOPIC/GROUP   producer:TOPIC/NAME   schedule:TOPIC/NAME   transaction:NAME   node
+
+A queue is a group. A grant allows or denies operations on one resource, or on all that begin alike (`topic:orders-*`).
+
+Contract: what no grant allows is denied, and what any grant denies is denied, whatever else allows it. To see that
+something exists is allowed with any other operation on it. Pure: a principal remembers what was decided.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+Operation = Literal["see", "read", "write", "manage"]
+"""Knowing that it exists, and its state; reading records, and taking part in a group; appending; all that is left."""
+
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+NODE = "node"
+"""The resource of what is about the whole node: its counters."""
+
+DECIDED_MOST = 4096
+"""Decisions that a principal remembers."""
+
+_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}"
+_BEGINNING = r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]{0,199})?\*"
+_OF_TOPIC = f"(?:group|producer|schedule):(?:{_NAME}/{_NAME}|{_NAME}/{_BEGINNING}|{_BEGINNING})"
+_PATTERN = re.compile(rf"\*|node|(?:topic|transaction):(?:{_NAME}|{_BEGINNING})|{_OF_TOPIC}")
+
+
+class Grant(Struct, frozen=True):
+    """One line of what is allowed or denied. A pattern that ends in * stands for all that begin alike."""
+
+    denies: bool
+    operations: frozenset[str]
+    pattern: str
+
+    def covers(self, operation: str, resource: str) -> bool:
+        """Whether it is about this operation on this resource."""
+        return operation in self.operations and (
+            resource.startswith(self.pattern[:-1]) if self.pattern.endswith("*") else resource == self.pattern
+        )
+
+
+class Principal:
+    """A peer by the name it authenticated under, with all grants that concern it. Of one name are equal."""
+
+    __slots__ = ("decided", "grants", "name")
+
+    def __init__(self, name: str, grants: Iterable[Grant] = ()) -> None:
+        self.name = name
+        self.grants = tuple(grants)
+        self.decided: dict[tuple[str, str], bool] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Principal) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"Principal({self.name!r})"
+
+
+EVERYTHING = (Grant(False, frozenset(OPERATIONS), "*"),)
+
+ANYONE = Principal("default", EVERYTHING)
+"""The peer of a door that lets any client in."""
+
+
+def authorize(principal: Principal, operation: Operation, resource: str) -> bool:
+    """Whether `principal` may do `operation` to `resource`."""
+    found = principal.decided.get((operation, resource))
+    return _decide(principal, operation, resource) if found is None else found
+
+
+def _decide(principal: Principal, operation: Operation, resource: str) -> bool:
+    allowed = denied = False
+    for grant in principal.grants:
+        if grant.covers(operation, resource):
+            denied |= grant.denies
+            allowed |= not grant.denies
+    if operation == "see" and not allowed:
+        allowed = any(_decide(principal, other, resource) for other in OPERATIONS if other != "see")
+    if len(principal.decided) >= DECIDED_MOST:
+        principal.decided.clear()
+    principal.decided[operation, resource] = answer = allowed and not denied
+    return answer
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a grant may have this as its pattern."""
+    return _PATTERN.fullmatch(text) is not None

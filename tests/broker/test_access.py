@@ -1,0 +1,148 @@
+"""A broker with a file of users and grants: who its peers are, and how it hears of changes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from penstock.broker import ServeConfig, access_file
+from penstock.broker.access import LOOK_S, BrokerAccess
+from penstock.broker.errors import InsecureListen, InvalidUsers
+from penstock.broker.rights import Grant, Principal, authorize
+from penstock.clients import connect
+from penstock.errors import Forbidden
+from penstock.transport import messages as m
+from support.processes import Serving
+from support.raw_client import RawClient
+
+OTHER = os.geteuid() + 1000
+READS = Grant(False, frozenset(["read"]), "topic:t")
+ALL = Grant(False, frozenset(["see", "read", "write", "manage"]), "*")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    made = str(tmp_path / "users")
+    access_file.set_uid(made, "ann", OTHER)
+    return made
+
+
+def reads(principal: Principal) -> bool:
+    return authorize(principal, "read", "topic:t")
+
+
+def test_a_peer_is_the_user_of_its_uid_and_the_owner_may_do_everything(path: str):
+    access_file.add_grant(path, "ann", READS)
+    access = BrokerAccess(path)
+    assert (access.of_peer(f"uid:{OTHER}").name, reads(access.of_peer(f"uid:{OTHER}"))) == ("ann", True)
+    assert not authorize(access.of_peer(f"uid:{OTHER}"), "write", "topic:t")
+    for uid in (os.geteuid(), 0):
+        assert (access.of_peer(f"uid:{uid}").name, reads(access.of_peer(f"uid:{uid}"))) == (f"uid:{uid}", True)
+    for stranger in (f"uid:{OTHER + 1}", "key:", "key:00"):
+        assert (access.of_peer(stranger).name, reads(access.of_peer(stranger))) == (stranger, False)
+        assert access.of_name(stranger) is access.of_peer(stranger)
+    assert access.of_name("ann") is access.of_peer(f"uid:{OTHER}")
+
+
+def test_a_grant_of_all_is_for_users_of_the_file_alone(path: str):
+    access_file.add_grant(path, "*", READS)
+    access = BrokerAccess(path)
+    assert reads(access.of_peer(f"uid:{OTHER}"))
+    assert not reads(access.of_peer(f"uid:{OTHER + 1}"))
+    assert not reads(access.of_name("eve"))
+
+
+def test_the_owner_with_a_line_is_a_user_like_any_other(path: str):
+    access_file.set_uid(path, "ann", os.geteuid())
+    assert not reads(BrokerAccess(path).of_peer(f"uid:{os.geteuid()}"))
+
+
+def test_a_change_is_seen_once_a_second_and_a_bad_file_changes_nothing(path: str, capfd: pytest.CaptureFixture[str]):
+    access = BrokerAccess(path)
+    assert not access.refresh(1.0)
+    access_file.add_grant(path, "ann", READS)
+    assert not access.refresh(1.0 + LOOK_S / 2)
+    assert not reads(access.of_peer(f"uid:{OTHER}"))
+    assert access.refresh(1.0 + LOOK_S)
+    assert reads(access.of_peer(f"uid:{OTHER}"))
+    os.chmod(path, 0o644)
+    assert not access.refresh(10.0)
+    assert "chmod 600" in capfd.readouterr().err
+    assert not access.refresh(20.0)
+    assert capfd.readouterr().err == ""
+    assert reads(access.of_peer(f"uid:{OTHER}"))
+    os.unlink(path)
+    assert not access.refresh(30.0)
+    assert reads(access.of_peer(f"uid:{OTHER}"))
+
+
+def test_other_sockets_than_unix_are_refused_with_a_file(path: str):
+    for address in ("tcp://127.0.0.1:0", "ipc:///tmp/x"):
+        config = ServeConfig(data="/tmp/none", listen=(address,), access=path, insecure=True)
+        with pytest.raises(InsecureListen, match="unix:// alone"):
+            config.addresses()
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[tuple[Serving, str]]:
+    """A broker to which this process is the user ann."""
+    path = str(tmp_path / "users")
+    access_file.set_uid(path, "ann", os.geteuid())
+    access_file.add_grant(path, "ann", ALL)
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(f"unix://{tmp_path}/s",), board_rows=32, access=path)
+    made = Serving(config)
+    yield made, path
+    made.close()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Ask again and again."""
+    deadline = time.monotonic() + 20.0
+    while not is_so():
+        assert time.monotonic() < deadline
+
+
+def code(client: RawClient, make: Any) -> str:
+    return getattr(client.ask(make)[0], "code", "")
+
+
+def test_a_running_broker_takes_grants_back_and_ends_what_they_allowed(serving: tuple[Serving, str], tmp_path: Path):
+    running, path = serving
+    url = running.ready["listen"][0]
+    assert os.stat(f"{tmp_path}/s").st_mode & 0o777 == 0o666
+    with connect(url) as client, RawClient(url) as raw:
+        topic = client.create_topic("t")
+        id_ = bytes.fromhex(topic.id)
+        with client.producer("t") as producer:
+            producer.send(b"x")
+        consumer = client.consumer("t", start="earliest", delivery="control")
+        assert [record.value for record in consumer.fetch(wait=20.0)] == [b"x"]
+        access_file.delete_grant(path, "ann", ALL)
+        access_file.add_grant(path, "ann", Grant(False, frozenset(["see"]), "topic:t"))
+        until(lambda: code(raw, lambda request: m.Fetch(request, id_, 0, 0, -1, 1, 0)) == "forbidden")
+        assert code(raw, lambda request: m.ListTopics(request, ["t"])) == ""
+        with pytest.raises(Forbidden, match="user ann may not"):
+            client.create_topic("u")
+        with pytest.raises(Forbidden):
+            list(iter(lambda: consumer.fetch(wait=20.0), None))
+        access_file.add_grant(path, "ann", ALL)
+        until(lambda: code(raw, lambda request: m.Fetch(request, id_, 0, 0, -1, 1, 0)) == "")
+        consumer.close()
+    assert "forbade" in running.errors()
+    assert "user ann may not read topic:t" in running.errors()
+
+
+def test_a_broker_does_not_start_with_a_file_that_it_cannot_use(tmp_path: Path):
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(f"unix://{tmp_path}/s",), access=str(tmp_path / "none"))
+    made = Serving(config, wait=False)
+    try:
+        assert made.process.wait(20.0) == 1
+        assert "none cannot be read" in made.errors()
+    finally:
+        made.close()
+    with pytest.raises(InvalidUsers):
+        BrokerAccess(config.access)
