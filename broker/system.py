@@ -15,6 +15,8 @@ _PR_SET_PDEATHSIG = 1
 _GC_THRESHOLD = 50_000
 _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 1 << 20
+_TIMEX_BYTES = 512  # more than struct timex has anywhere
+_TIME_ERROR = 5
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -32,6 +34,15 @@ def die_with_parent(parent_pid: int, number: signal.Signals = signal.SIGTERM) ->
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return os.getppid() == parent_pid
+
+
+def clock_is_synchronised() -> bool:
+    """Whether something keeps the kernel's clock right (NTP or PTP)."""
+    state = _libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))  # with no modes set, it only tells
+    if state < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return state != _TIME_ERROR
 
 
 def set_file_limit(most: int = 0) -> int:

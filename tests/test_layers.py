@@ -57,7 +57,7 @@ ORDER = {
     "penstock": [
         *("storage", "transport", "broker", "clients", "gateway", "spark"),
         *("config", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics", "processes"),
-        *("exporter", ""),
+        *("exporter", "checkup", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
     "penstock.storage": [

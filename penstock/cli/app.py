@@ -39,6 +39,7 @@ COMMANDS = {
     "spark": "Archive, replay, roll up and compact topics with Spark.",
     "log": "Verify, repair and dump the logs of a data directory.",
     "stats": "Show the broker's counters.",
+    "doctor": "Look for what may keep a broker from working, and say what to do.",
     "bench": "Measure a running broker.",
     "demo": "Stream 336,776 real flights through a broker and check them.",
     "config": "Show the settings and where each comes from.",

@@ -1,0 +1,239 @@
+"""What may keep a broker from working on this machine, now or soon, and what to do about it.
+
+Idea: each check looks at one thing and gives findings: fine, a warning, or something bad with the exit code that
+programs see. Checks only look; none needs the broker, which may be running, and none changes anything.
+
+Contract: a check that cannot look says so as a warning. Must not know how findings are shown.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from .broker.system import clock_is_synchronised
+from .config import Config
+from .storage import poison
+from .storage.board_row import total_bytes
+from .storage.data_directory import DOUBTS, TOPICS, check_kinds, identify
+from .storage.errors import Error
+from .storage.files import Files
+
+FREE_BYTES = 1 << 30
+"""Less than this, or than FREE_SHARE of the file system, is worth a warning."""
+
+FREE_SHARE = 0.05
+NO_ROOM_BYTES = 64 << 20
+"""Less than this is bad: a segment reserves so much."""
+
+FILES_OF_A_PARTITION = 2
+FILES_BESIDE = 1024
+"""For connections, and what a broker opens besides."""
+
+FORGETFUL = ("tmpfs", "ramfs")
+REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs")
+
+SHARED_MEMORY = "/dev/shm"
+
+Kind = Literal["damage", "space", "other"]
+
+
+class Finding(NamedTuple):
+    """What one check found. `state` is ok, warning or bad; `advice` is what to do."""
+
+    check: str
+    state: str
+    says: str
+    advice: str = ""
+    kind: Kind = "other"
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """All checks that need no broker."""
+    data = Path(config.data).absolute()
+    checks: list[Callable[[], Iterator[Finding]]] = [
+        versions,
+        lambda: directory(data),
+        lambda: permissions(data, config.users),
+        lambda: space(data),
+        lambda: shared_memory(total_bytes(config.board_rows, config.mapped_readers), Path(SHARED_MEMORY)),
+        lambda: limits(data),
+        clock,
+        lambda: logs(data),
+    ]
+    for check in checks:
+        try:
+            yield from check()
+        except OSError as error:
+            yield Finding("doctor", "warning", f"cannot look: {error}", "run it as the broker's user")
+
+
+def versions() -> Iterator[Finding]:
+    """What is installed."""
+    parts = [f"Python {platform.python_version()}", f"{platform.system()} {platform.release()}"]
+    for name in ("numpy", "msgspec", "pyzmq", "penstock"):
+        try:
+            parts.insert(0, f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    says = ", ".join(parts)
+    if sys.platform != "linux":
+        yield Finding("versions", "bad", says, "a broker needs Linux: run it there, or in a container")
+    else:
+        yield Finding("versions", "ok", says)
+
+
+def directory(data: Path) -> Iterator[Finding]:
+    """Whether a broker would open the directory."""
+    if not data.exists():
+        yield Finding("data", "ok", f"{data} is not there yet: the first start makes it")
+        return
+    try:
+        found = identify(Files(), str(data))
+        check_kinds(Files(), str(data))
+    except Error as error:
+        yield Finding("data", "bad", error.message, "name the right directory with --data or in the configuration")
+        return
+    yield Finding("data", "ok", f"{data}, {'new' if found is None else f'node {found.node}'}")
+    kind = _file_system(data)
+    if kind in FORGETFUL:
+        yield Finding("data", "warning", f"{data} is on {kind}: it is lost at a reboot", "use a disk")
+    elif kind in REMOTE:
+        yield Finding(
+            "data", "warning", f"{data} is on {kind}, where syncs and locks may not hold", "use a file system of a disk"
+        )
+
+
+def permissions(data: Path, users: str) -> Iterator[Finding]:
+    """Who may read and write what the broker keeps."""
+    for path, what in ((data, "the data"), *([(Path(users), "the users file")] if users else [])):
+        if not path.exists():
+            continue
+        found = path.stat()
+        if found.st_uid != os.geteuid() and os.geteuid() != 0:
+            advice = f"run the broker and this command as user {found.st_uid}, or give it the files (chown -R)"
+            yield Finding("permissions", "bad", f"{path} belongs to user {found.st_uid}, not {os.geteuid()}", advice)
+        elif not os.access(path, os.R_OK | os.W_OK):
+            yield Finding("permissions", "bad", f"{path} cannot be written", f"chmod u+rwX {path}")
+        elif found.st_mode & 0o077:
+            says = f"other users can reach {what}: {path} has mode {found.st_mode & 0o777:o}"
+            yield Finding("permissions", "warning", says, f"chmod go= {path}, unless that is meant")
+        else:
+            yield Finding("permissions", "ok", f"{path} is this user's alone")
+
+
+def space(data: Path) -> Iterator[Finding]:
+    """Room for segments, and for files."""
+    place = next(each for each in (data, *data.parents) if each.exists())
+    usage, system = shutil.disk_usage(place), os.statvfs(place)
+    says = f"{usage.free / 2**30:.1f} GiB free of {usage.total / 2**30:.1f} at {place}"
+    advice = "shorten the retention of topics, trim or delete some, or give it a larger disk"
+    state = "ok"
+    if usage.free < NO_ROOM_BYTES:
+        state = "bad"
+    elif usage.free < FREE_BYTES or usage.free < FREE_SHARE * usage.total:
+        state = "warning"
+    yield Finding("space", state, says, "" if state == "ok" else advice, "space")
+    if system.f_files and system.f_favail < FREE_SHARE * system.f_files:
+        yield Finding("space", "warning", f"{system.f_favail} inodes left of {system.f_files}", "remove files", "space")
+
+
+def shared_memory(needed: int, place: Path) -> Iterator[Finding]:
+    """Room for the board."""
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        says = f"{place} cannot be written: the board is a file beside the data, and syncs with it"
+        yield Finding("shared memory", "warning", says, f"mount a tmpfs at {place}")
+        return
+    free = shutil.disk_usage(place).free
+    says = f"{free >> 20} MiB free at {place}, a board takes {-(-needed // 2**20)}"
+    if free < needed:
+        advice = "give it more (--shm-size of a container), or lower board_rows; a running broker has its board already"
+        yield Finding("shared memory", "bad", says, advice, "space")
+    else:
+        yield Finding("shared memory", "ok", says)
+
+
+def limits(data: Path) -> Iterator[Finding]:
+    """Descriptors for every partition."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    partitions = sum(1 for _ in (data / TOPICS).glob("*/*"))
+    needed = FILES_OF_A_PARTITION * partitions + FILES_BESIDE
+    says = f"{hard} files may be open; {partitions} partitions and connections take about {needed}"
+    if 0 <= hard < needed:
+        yield Finding("limits", "warning", says, "raise it: LimitNOFILE of the service, or ulimit -n")
+    else:
+        yield Finding("limits", "ok", says)
+
+
+def clock() -> Iterator[Finding]:
+    """Whether the kernel thinks that its clock is right: records, delays and retention go by it."""
+    try:
+        synchronised = clock_is_synchronised()
+    except OSError as error:
+        yield Finding("clock", "warning", f"the kernel does not tell whether the clock is right: {error.strerror}")
+        return
+    if synchronised:
+        yield Finding("clock", "ok", "synchronised")
+    else:
+        advice = "run chrony or systemd-timesyncd; in a container, on its host"
+        yield Finding("clock", "warning", "the kernel says that the clock is not synchronised", advice)
+
+
+def logs(data: Path) -> Iterator[Finding]:
+    """What earlier failures left beside logs. The records themselves are read by `penstock log verify`."""
+    poisoned = 0
+    for path in sorted({each.parent for each in data.glob(f"{TOPICS}/*/*/poison")} | {data / "metadata"}):
+        said = poison.text(Files(), str(path))
+        if said is not None:
+            poisoned += 1
+            advice = "check the disk (dmesg, SMART); then restart the broker, which keeps what was durable"
+            yield Finding("logs", "bad", f"{path}: {said.strip()}", advice, "damage")
+    if (data / DOUBTS).exists() and (data / DOUBTS).stat().st_size:
+        says = "a keeper was killed in a sync that was never answered; the broker knows which logs"
+        yield Finding("logs", "warning", says, "penstock log verify, when there is time")
+    if not poisoned:
+        yield Finding("logs", "ok", "no failed sync is on record; penstock log verify reads all records")
+
+
+def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:
+    """What a running broker says of itself."""
+    copies, stages = (str(stats.get(f"{name}.stuck_because") or "") for name in ("outbox", "stages"))
+    watched: list[tuple[str, str, Kind, str]] = [
+        ("partitions.poisoned", "partitions are closed by a failed sync", "damage", "mend the disk, then restart it"),
+        ("partitions.damaged", "partitions are damaged", "damage", "penstock log verify says where"),
+        ("outbox.stuck", "copies to other partitions cannot go on", "other", copies),
+        ("stages.stuck", "transactions cannot be published", "other", stages),
+        ("snapshots.failed", "snapshots were not written", "space", "see its log; the next start takes longer"),
+    ]  # fmt: skip
+    found = False
+    for counter, what, kind, advice in watched:
+        if stats.get(counter):
+            found = True
+            yield Finding("broker", "bad", f"{stats[counter]} {what}", advice, kind)
+    for counter, what, advice in (
+        ("connections.refused", "connections were refused for want of descriptors", "raise LimitNOFILE"),
+        ("clock.ahead_us", "us the clock is behind the log: it was set back", "correct the clock"),
+    ):
+        if stats.get(counter):
+            found = True
+            yield Finding("broker", "warning", f"{stats[counter]} {what}", advice)
+    if not found:
+        yield Finding("broker", "ok", f"serves {stats.get('topics', 0)} topics")
+
+
+def _file_system(path: Path) -> str:
+    """The type of the file system that a path is on; "" where the kernel does not tell."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return ""
+    resolved = path.resolve()
+    above = [(place, kind) for _, place, kind, *_ in mounts if resolved.is_relative_to(place)]
+    return max(above, key=lambda each: len(each[0]))[1] if above else ""

@@ -1,0 +1,56 @@
+"""`penstock doctor`: what may keep a broker from working here, and what to do about it.
+
+Contract for programs: under --json one object for each finding; exit code 0 without anything bad, 5 for damage, 7 for
+space, otherwise 1.
+"""
+
+from __future__ import annotations
+
+import click
+
+from ..checkup import Finding, examine, of_stats
+from ..storage.errors import Error
+from . import exits
+from .options import Invocation, with_session, with_settings
+
+_CODES = {"damage": exits.DAMAGED, "space": exits.FULL, "other": exits.FAILED}
+
+_STYLES = {"ok": "green", "warning": "yellow", "bad": "bold red"}
+
+
+@click.command
+@with_settings
+@with_session
+def command(session: Invocation) -> int:
+    """Look at the machine, the data directory and the broker, and say what to do.
+
+    Run it as the user of the broker. It changes nothing.
+    """
+    found = [*examine(session.config), *_broker(session)]
+    if session.output.as_json:
+        for finding in found:
+            session.output.json(finding._asdict())
+    else:
+        _show(session, found)
+    bad = {finding.kind for finding in found if finding.state == "bad"}
+    return next((code for kind, code in _CODES.items() if kind in bad), exits.OK)
+
+
+def _broker(session: Invocation) -> list[Finding]:
+    """What the broker says, if one answers."""
+    try:
+        with session.connect() as client:
+            return list(of_stats(client.stats()))
+    except Error as error:
+        advice = "start it with penstock serve, if it should run" if error.code == "no_broker" else "see its log"
+        return [Finding("broker", "warning", error.message, advice)]
+
+
+def _show(session: Invocation, found: list[Finding]) -> None:
+    from rich.text import Text
+
+    for check, state, says, advice, _ in found:
+        line = Text.assemble((f"{state:<8}", _STYLES[state]), f"{check:<14} {says}")
+        session.output.console.print(line, soft_wrap=True)
+        if advice and state != "ok":
+            session.output.console.print(Text(f"{'':<23}{advice}"), soft_wrap=True)

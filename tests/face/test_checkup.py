@@ -1,0 +1,201 @@
+"""What the doctor finds, check by check, and what the command makes of it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from penstock import checkup
+from penstock.cli import exits
+from penstock.storage.errors import Error
+
+from .conftest import Cli, Served
+
+
+def states(findings) -> list[str]:
+    return [each.state for each in findings]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    made = tmp_path / "data"
+    made.mkdir(mode=0o700)
+    return made
+
+
+def test_versions_are_named():
+    (found,) = checkup.versions()
+    assert found.state == "ok"
+    assert all(name in found.says for name in ("penstock", "pyzmq", "Python", "Linux"))
+
+
+def test_a_directory_that_is_not_there_or_new_is_fine(data):
+    assert states(checkup.directory(data / "none")) == ["ok"]
+    assert states(checkup.directory(data))[0] == "ok"
+
+
+def test_a_directory_of_another_program_is_bad(data):
+    (data / "strange").touch()
+    (found,) = checkup.directory(data)
+    assert (found.state, "strange" in found.says) == ("bad", True)
+
+
+@pytest.mark.parametrize(("kind", "word"), [("tmpfs", "reboot"), ("nfs4", "locks")])
+def test_file_systems_that_do_not_keep_their_promise(data, monkeypatch, kind, word):
+    monkeypatch.setattr(checkup, "_file_system", lambda path: kind)
+    assert [(each.state, word in each.says) for each in checkup.directory(data)][1:] == [("warning", True)]
+
+
+def test_the_file_system_of_a_path_is_the_innermost():
+    assert checkup._file_system(Path("/proc/self")) == "proc"
+    assert checkup._file_system(Path("/")) != "proc"
+
+
+def test_who_may_read_the_data_and_the_users(data, tmp_path):
+    users = tmp_path / "users"
+    users.touch(0o600)
+    assert states(checkup.permissions(data, "")) == ["ok"]
+    assert states(checkup.permissions(data, str(users))) == ["ok", "ok"]
+    users.chmod(0o640)
+    data.chmod(0o701)
+    assert states(checkup.permissions(data, str(users))) == ["warning", "warning"]
+    assert states(checkup.permissions(data / "none", "")) == []
+
+
+def test_data_of_another_user_are_bad(data, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: data.stat().st_uid + 1)
+    assert states(checkup.permissions(data, "")) == ["bad"]
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert states(checkup.permissions(data, "")) == ["bad"]
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "state"),
+    [
+        (checkup.NO_ROOM_BYTES - 1, 1 << 40, "bad"),
+        (checkup.NO_ROOM_BYTES, 1 << 30, "warning"),
+        (checkup.FREE_BYTES - 1, 1 << 30, "warning"),
+        (checkup.FREE_BYTES, 1 << 30, "ok"),
+        ((1 << 40) // 20 - 1, 1 << 40, "warning"),
+        ((1 << 40) // 20 + 1, 1 << 40, "ok"),
+    ],
+)
+def test_space_is_judged_by_bytes_and_share(data, monkeypatch, free, total, state):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free, total=total))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_files=0, f_favail=0))
+    (found,) = checkup.space(data / "not" / "there")
+    assert (found.state, found.kind, bool(found.advice)) == (state, "space", state != "ok")
+
+
+def test_inodes_may_run_out_too(data, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 39, total=1 << 40))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_files=100, f_favail=4))
+    assert "4 inodes" in list(checkup.space(data))[-1].says
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_files=100, f_favail=5))
+    assert "inodes" not in list(checkup.space(data))[-1].says
+
+
+def test_the_board_needs_room(data):
+    free = shutil.disk_usage(data).free
+    assert states(checkup.shared_memory(1, data)) == ["ok"]
+    assert states(checkup.shared_memory(free * 2, data)) == ["bad"]
+    assert states(checkup.shared_memory(1, data / "none")) == ["warning"]
+
+
+def test_every_partition_needs_descriptors(data, monkeypatch):
+    for number in range(3):
+        (data / "topics" / "t" / str(number)).mkdir(parents=True)
+    needed = 2 * 3 + checkup.FILES_BESIDE
+    for hard, state in ((needed, "ok"), (needed - 1, "warning"), (resource.RLIM_INFINITY, "ok")):
+        monkeypatch.setattr(resource, "getrlimit", lambda which, hard=hard: (0, hard))
+        assert states(checkup.limits(data)) == [state]
+
+
+def test_the_kernel_tells_of_its_clock(monkeypatch):
+    for told, state in ((True, "ok"), (False, "warning")):
+        monkeypatch.setattr(checkup, "clock_is_synchronised", lambda told=told: told)
+        assert states(checkup.clock()) == [state]
+    monkeypatch.undo()
+    assert states(checkup.clock()) in (["ok"], ["warning"])
+
+
+def test_what_failed_syncs_left_is_found(data):
+    assert states(checkup.logs(data)) == ["ok"]
+    log = data / "topics" / "t" / "0"
+    log.mkdir(parents=True)
+    (log / "poison").write_text("the sync failed\n")
+    (found,) = checkup.logs(data)
+    assert (found.state, found.kind, "the sync failed" in found.says) == ("bad", "damage", True)
+    (data / "doubts").write_text("[]")
+    assert states(checkup.logs(data)) == ["bad", "warning"]
+
+
+def test_a_brokers_counters_are_judged():
+    assert states(checkup.of_stats({"topics": 3})) == ["ok"]
+    found = list(checkup.of_stats({"partitions.damaged": 2, "outbox.stuck": 1, "outbox.stuck_because": "no topic"}))
+    assert [(each.state, each.kind) for each in found] == [("bad", "damage"), ("bad", "other")]
+    assert found[1].advice == "no topic"
+    assert states(checkup.of_stats({"connections.refused": 1})) == ["warning"]
+
+
+def test_what_cannot_be_looked_at_is_a_warning(monkeypatch):
+    def refuse():
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(checkup, "versions", refuse)
+    config = SimpleNamespace(data="/nowhere", users="", board_rows=8, mapped_readers=8)
+    assert next(checkup.examine(config)).state == "warning"  # type: ignore[arg-type]
+
+
+def doctor(cli: Cli, *more: str):
+    result = cli("doctor", "--json", *more)
+    return result.code, result.lines
+
+
+def test_a_running_broker_is_asked(on: Cli, broker: Served):
+    code, found = doctor(on, "--set", f"data={broker.ready['data']}")
+    assert {each["check"] for each in found} >= {"versions", "data", "space", "limits", "clock", "logs", "broker"}
+    assert [each["state"] for each in found if each["check"] == "broker"] == ["ok"]
+    assert (code == exits.OK) == all(each["state"] != "bad" for each in found)
+    text = on("doctor", "--set", f"data={broker.ready['data']}").text
+    assert "serves" in text
+
+
+def test_without_a_broker_that_is_a_warning(cli: Cli, tmp_path):
+    _, found = doctor(cli, "--url", f"unix://{tmp_path}/none")
+    assert [(each["state"], "penstock serve" in each["advice"]) for each in found if each["check"] == "broker"] == [
+        ("warning", True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "code"),
+    [
+        (["other", "space", "damage"], exits.DAMAGED),
+        (["other", "space"], exits.FULL),
+        (["other"], exits.FAILED),
+        ([], 0),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst(cli: Cli, monkeypatch, kinds, code):
+    bad = [checkup.Finding("x", "bad", "it is bad", "mend it", kind) for kind in kinds]
+    monkeypatch.setattr("penstock.cli.doctor.examine", lambda config: bad)
+    monkeypatch.setattr("penstock.cli.doctor._broker", lambda session: [])
+    result = cli("doctor")
+    assert result.code == code
+    assert ("mend it" in result.text) == bool(kinds)
+
+
+def test_an_error_of_the_broker_is_shown(cli: Cli, monkeypatch):
+    monkeypatch.setattr("penstock.cli.doctor.examine", lambda config: [])
+
+    def fail(self):
+        raise Error("it is ill")
+
+    monkeypatch.setattr("penstock.cli.options.Invocation.connect", fail)
+    assert "it is ill" in cli("doctor").text
