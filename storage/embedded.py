@@ -257,7 +257,12 @@ class Log:
         if self._writer is None:
             self._writable()
         if value.__class__ is bytes and key is None and keys is None and headers is None:
-            full = self._buffer.add_plain(value)  # pyright: ignore[reportArgumentType]
+            buffer = self._buffer  # RecordBuffer.add_plain, in place
+            if len(value) > buffer.max_record_bytes:  # pyright: ignore[reportArgumentType]
+                raise buffer.too_large(len(value))  # pyright: ignore[reportArgumentType]
+            items = buffer.items
+            items.append(value)  # pyright: ignore[reportArgumentType]
+            full = len(items) >= buffer.limit
         else:
             with self._turn:
                 full = self._buffer.add(value, key, keys, headers)
