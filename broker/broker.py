@@ -126,12 +126,15 @@ class Broker:
             else:
                 intake.take(member, at)
         self._settle(at)
-        self._port.send_answers()  # before work that no client waits for
+        port = self._port
+        if port.holds:
+            port.send_answers()  # before work that no client waits for
         wait = self._tick(at)
         if wait <= 0.0:
             self._settle(at)
             wait = self._tick(at)
-        self._port.send_answers()
+        if port.holds:
+            port.send_answers()
         wait = min(wait, self._watermarks.after_answers(at.monotonic_s) - at.monotonic_s)
         return self._patience(wait, at)
 
@@ -164,12 +167,12 @@ class Broker:
         if link is not None and link.unsent:
             link.flush()
             wait = min(wait, FLUSH_LINK_S)
-        if self._watermarks.waiting:
+        watermarks = self._watermarks
+        if watermarks.waiting:
             timeout = self._config.keeper_timeout_s
             wait = min(wait, timeout)
-            if link is not None and self._watermarks.stuck(at.monotonic_s, timeout) and self._told_stuck != link.pid:
-                self._told_stuck = link.pid
-                self._supervisor.send([control.encode(control.KeeperStuck(link.pid))])
+            if at.monotonic_s - watermarks.progress_s > timeout:
+                self._replace(link, at)
         return wait
 
     def _connections(self) -> dict[str, int]:
@@ -180,6 +183,13 @@ class Broker:
             "connections.most": room.most,
             "connections.refused": room.refused,
         }
+
+    def _replace(self, link: KeeperLink | None, at: Now) -> None:
+        """Ask for another keeper, once, if this one is stuck."""
+        is_stuck = self._watermarks.stuck(at.monotonic_s, self._config.keeper_timeout_s)
+        if link is not None and is_stuck and self._told_stuck != link.pid:
+            self._told_stuck = link.pid
+            self._supervisor.send([control.encode(control.KeeperStuck(link.pid))])
 
     def _tell_refused(self, at: Now) -> None:
         room, self._tell_refused_s = self._room, at.monotonic_s + TELL_REFUSED_S

@@ -82,6 +82,8 @@ class SocketPort:
         self._full: dict[int, int] = {}  # sessions whose socket took no more, by its descriptor
         self._unsent: dict[Any, list[Answer]] = {}
         self._is_flushed = True  # the servers hold nothing that was sent since their last flush
+        self.holds = False
+        """Whether `send_answers` has something to do."""
 
     def reply(self, peer: Any, message: Answer, payload: Payload = b"") -> bool:
         """Send one message at the end of the turn; what carries batches goes ahead of other peers' answers.
@@ -96,6 +98,7 @@ class SocketPort:
                 self._send(peer, before)
             return self._send(peer, message, payload)
         self._unsent.setdefault(peer, []).append(message)
+        self.holds = True
         return True
 
     def send_answers(self) -> None:
@@ -103,6 +106,7 @@ class SocketPort:
 
         Batches go first: a client woken by an answer may preempt the broker, and delay readers.
         """
+        self.holds = False
         if not self._is_flushed:
             self._flush()
         if not self._unsent:
@@ -134,7 +138,7 @@ class SocketPort:
         self._sent_bytes += len(payload)
 
     def _flush(self) -> None:
-        self._is_flushed = True
+        self._is_flushed, self.holds = True, False
         for server in self._servers:
             server.flush()
 
@@ -143,7 +147,7 @@ class SocketPort:
             frames = codec.frames(message, payload)
         except MessageTooLarge as error:
             frames = codec.frames(Failure(getattr(message, "request", 0), error.code, error.message))
-        self._is_flushed = False
+        self._is_flushed, self.holds = False, True
         taken = self._servers[peer.server].send(peer.identity, frames) is _TAKEN
         timed = self.latencies.timed
         if timed and (request := getattr(message, "request", 0)) in timed:

@@ -197,7 +197,8 @@ class Watermarks:
                 self._sync_inline(held, even_lazy=held.inline_only)
                 continue
             held.publish()
-            self._expect(held, now_s)
+            if held.log not in self._pending_lazily:
+                self._expect(held, now_s)
             ring = ring or not held.lazy
         if ring and self._link is not None:
             self._link.ring()
@@ -332,7 +333,7 @@ class Watermarks:
             self.progress_s = now_s
         if not held.lazy:
             self._pending[held.log] = held
-        elif held.log not in self._pending_lazily:
+        else:
             self._pending_lazily[held.log] = held
             self._ring_due = True
 

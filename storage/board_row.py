@@ -17,7 +17,7 @@ from enum import IntEnum
 import numpy as np
 
 from .histogram import BUCKETS
-from .layout import SEQ_LIMIT, split, word
+from .layout import GENERATION_LIMIT, SEQ_BITS, SEQ_LIMIT, split
 
 MAGIC = 0x44524F4253504E50  # b"PNPSBORD" as it lies in memory
 VERSION = 1
@@ -145,8 +145,9 @@ class Row:
 
         Durable before written: a row never looks dirty for bytes that are synced.
         """
-        words, base = self.words, word(generation, 0)
+        words, base = self.words, generation << SEQ_BITS
         assert 0 <= durable <= written < SEQ_LIMIT, (durable, written)
+        assert 0 <= generation < GENERATION_LIMIT, generation
         if words[_GENERATION] != generation:
             words[_GENERATION] = generation
         words[_DURABLE] = base | durable

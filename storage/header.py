@@ -165,13 +165,19 @@ def stamp(batch: Buffer, place: Stamp) -> bytearray:
     that the next batch names as `previous`.
     """
     (header_bytes,) = _LENGTH_STRUCT.unpack_from(batch, _LENGTH_POSITION)
+    return stamped(batch, header_bytes, place)[0]
+
+
+def stamped(batch: Buffer, header_bytes: int, place: Stamp) -> tuple[bytearray, int]:
+    """As `stamp`, for a batch whose header was read already; with the checksum of the new one."""
     header = bytearray(batch[:header_bytes])
     STAMP_STRUCT.pack_into(
         header, STAMP_POSITION, place.base_offset, place.seq, place.term, place.log_id, place.append_time_us,
         place.previous,
     )  # fmt: skip
-    CHECKSUM_STRUCT.pack_into(header, 0, xxh3_64_intdigest(memoryview(header)[8:]))
-    return header
+    checksum = xxh3_64_intdigest(memoryview(header)[8:])
+    CHECKSUM_STRUCT.pack_into(header, 0, checksum)
+    return header, checksum
 
 
 def of_kind(batch: Buffer, kind: Kind) -> bytearray:

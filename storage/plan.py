@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from .batch import MAGIC, Batch, parse
 from .errors import BatchTooLarge, InvalidBatch
-from .header import CHECKSUM_STRUCT, DIRECTORY_STRUCT, HEADER_BYTES, ColumnId, Kind, Stamp, stamp
+from .header import CHECKSUM_STRUCT, DIRECTORY_STRUCT, HEADER_BYTES, ColumnId, Kind, Stamp, stamped
 from .index import extras, row_of
 from .layout import DATA_START, INDEX_ROW_STRUCT, IndexRow
 from .recovery import LogEnd, end_offset_of, follows
@@ -187,8 +187,7 @@ def _falls(end: LogEnd, batch: Batch) -> str:
 def settled(batch: Buffer, found: tuple[int, int, int, int], position: int, place: Stamp) -> PlacedBatch:
     """Stamp a batch that `inspect` found good, to stand at `position` of its segment."""
     kind, header_bytes, count, columns = found
-    header = stamp(batch, place)
-    (checksum,) = CHECKSUM_STRUCT.unpack_from(header)
+    header, checksum = stamped(batch, header_bytes, place)
     offset = place.base_offset
     row = (
         offset, position, place.append_time_us, place.term, 0, checksum, count, len(batch), kind, 0, 0, 0, 0,

@@ -53,15 +53,15 @@ _BAD_BYTES = (msgspec.MsgspecError, ValueError, RecursionError)
 
 def encode(message: messages.Message) -> bytes:
     """The first frame of `message`. Raises MessageTooLarge above what the other side accepts."""
-    frame = _encoder.encode(message)
-    if len(frame) > REQUEST_BYTES_MAX:
-        _check_size(message, len(frame))
-    return frame
+    return frames(message)[0]
 
 
 def frames(message: messages.Message, payload: Buffer = b"") -> list[Buffer]:
     """All frames of `message`: one without a payload, else two."""
-    return [encode(message), payload] if len(payload) else [encode(message)]
+    frame = _encoder.encode(message)
+    if len(frame) > REQUEST_BYTES_MAX:
+        _check_size(message, len(frame))
+    return [frame, payload] if len(payload) else [frame]
 
 
 def check_request(message: messages.Message) -> None:

@@ -81,10 +81,13 @@ class UnixConnection:
         self.stalled = False
         try:
             while out:
-                if len(out) == 1:
-                    self._sent(self._socket.send(out[0]))
-                else:
+                if len(out) > 1:
                     self._sent(self._socket.sendmsg(list(islice(out, _BUFFERS_MAX))))
+                elif (count := self._socket.send(out[0])) == self.unsent:
+                    out.clear()
+                    self.unsent = 0
+                else:
+                    self._sent(count)
         except BlockingIOError:
             self.stalled = True
         except OSError as error:

@@ -126,7 +126,8 @@ class UnixServer:
                 self._dirty[peer] = None
             if event & ~select.EPOLLOUT:
                 self._found(peer)
-        self.flush()
+        if self._dirty:
+            self.flush()
         if self._silent or self._accept_at != _FOREVER:
             self._expire(self._clock())
 
@@ -282,8 +283,6 @@ class UnixServer:
 
     def flush(self) -> None:
         """Let go what was sent, in the order of the first message to each peer."""
-        if not self._dirty:
-            return
         dirty, self._dirty = self._dirty, {}
         for peer in dirty:
             connection = self._peers.get(peer)

@@ -56,8 +56,10 @@ class ReadingDesk:
 
     def end_moved(self, partition: Partition) -> None:
         """Offer new records to requests that wait for them."""
-        self.fetching.end_moved(partition)
-        self.fetching_many.end_moved(partition)
+        if self.fetching.awaiting.parked.standing:
+            self.fetching.end_moved(partition)
+        if self.fetching_many.standing:
+            self.fetching_many.end_moved(partition)
         self.ends.end_moved(partition)
 
     def warmed(self, token: Hashable) -> None:

@@ -62,12 +62,14 @@ class Housekeeping:
         self._streams = streams
         self._config = config
         self._time = time
-        self._next_s = now.monotonic_s + config.housekeeping_s
+        self.due_s = now.monotonic_s + config.housekeeping_s
+        """No step is due before."""
         self._pause_s = 0.0
         self._pass: Iterator[tuple[Topic, Partition]] | None = None
         self._resting: dict[Partition, Rest] = {}  # found by the pass before
         self._found: dict[Partition, Rest] = {}  # found by this one so far
-        self._grown: dict[Partition, None] = {}  # faster than passes come
+        self.grown: dict[Partition, None] = {}
+        """Logs that grow faster than passes come, to be looked at in the next turn."""
 
     def advanced(self, history: History[Any]) -> None:
         """More of a log is committed, for which no snapshot was due."""
@@ -84,18 +86,17 @@ class Housekeeping:
             return
         if history.since_snapshot_bytes >= SEGMENTS_BETWEEN * settings.segment_bytes:
             self._upkeep.snapshot(history)
-            self._grown[partition] = None
+            self.grown[partition] = None
 
-    def tick(self, now: Now) -> float:
-        """Do a step of a pass when one is due. Returns when the next one is."""
-        for partition in take(self._grown) if self._grown else ():
+    def tick(self, now: Now) -> None:
+        """Look at what has grown, and do a step of a pass when one is due."""
+        for partition in take(self.grown):
             if partition.log.poisoned is None and self._registry.holds(partition):
                 self._retain(partition, self._time.read(now))
-        if now.monotonic_s >= self._next_s:
+        if now.monotonic_s >= self.due_s:
             if self._pass is None:
                 self._begin()
-            self._next_s = now.monotonic_s + (self._pause_s if self._step(now) else self._config.housekeeping_s)
-        return self._next_s
+            self.due_s = now.monotonic_s + (self._pause_s if self._step(now) else self._config.housekeeping_s)
 
     def _begin(self) -> None:
         """A pass over everything, spread over half of the time until the next one."""

@@ -79,7 +79,7 @@ class Office:
         self.agenda = Agenda()
         self._port = own = OfficePort(port)  # for those that read; the others only answer
         self._registry = registry
-        self._overlays = Overlays(registry)
+        self.overlays = Overlays(registry)
         self._memberships: Roster[Topic, str, Membership] = Roster()
         seals: Roster[Partition, int, None] = Roster()
         self._guard = guard
@@ -87,23 +87,23 @@ class Office:
             own, self.agenda, randomness, config.max_sessions, self.wakes, self._memberships, guard
         )
         topics, time = registry.topics, self.time
-        self._producing = Producing(topics, port, config, time, randomness, seals)
+        self.producing = Producing(topics, port, config, time, randomness, seals)
         self.queues = Queues(registry, own, config, time, randomness, self.wakes, self._memberships, guard)
         self.scheduling = Scheduling(registry, port, config, time, self.queues.alarms)
-        maker = TopicMaker(registry, self._overlays, config, randomness)
+        maker = TopicMaker(registry, self.overlays, config, randomness)
         self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker, seals)
         self.housekeeping = Housekeeping(
             registry, upkeep, self.queues, self.transactions, self._memberships, config, time, now
         )
         self.handlers: Handlers = {
             **self.queues.handlers,
-            **self._producing.handlers,
+            **self.producing.handlers,
             **SessionRequests(topics, self.sessions, self.agenda, port, config).handlers,
             **Grouping(topics, self.sessions, port, guard).handlers,
             **Beginning(topics, self._memberships, port).handlers,
             **Trimming(topics, port).handlers,
             **Deleting(topics, port).handlers,
-            **Administration(registry, self._overlays, port, config, maker, portions).handlers,
+            **Administration(registry, self.overlays, port, config, maker, portions).handlers,
             **self.scheduling.handlers,
             **self.transactions.handlers,
         }
@@ -124,16 +124,17 @@ class Office:
 
     def flush(self, now: Now) -> list[LogWriter]:
         """Append everything proposed since the last flush, once per partition. Returns the logs appended to."""
-        dirty = self._overlays.dirty
+        dirty = self.overlays.dirty
         if not dirty:
             return []
         time_us = self.time.read(now)
-        self.queues.before_flush(list(dirty), time_us)
-        return self._overlays.flush(time_us)
+        if self.queues.lines.parked.standing:
+            self.queues.before_flush(list(dirty), time_us)
+        return self.overlays.flush(time_us)
 
     def advance(self) -> bool:
         """Answer for what is committed. Returns whether there may be something new."""
-        unsettled = self._overlays.unsettled
+        unsettled = self.overlays.unsettled
         if not unsettled:
             return False
         for overlay in list(unsettled):
@@ -147,7 +148,8 @@ class Office:
 
     def end_moved(self, partition: Partition) -> None:
         """Offer new records to workers and sessions."""
-        self.queues.end_moved(partition)
+        if self.queues.lines.parked.standing:
+            self.queues.end_moved(partition)
         self.sessions.end_moved(partition)
 
     def tell(self, now: Now) -> None:
@@ -166,10 +168,14 @@ class Office:
 
     def tick(self, now: Now) -> float:
         """Do what is due. Returns in how many seconds that is needed again."""
-        if self.sessions.expire(now):
+        sessions, housekeeping, now_s = self.sessions, self.housekeeping, now.monotonic_s
+        if now_s >= sessions.due_s:
+            sessions.expire(now)
             self._hand_over(now)
-        wait = min(self.housekeeping.tick(now) - now.monotonic_s, self.queues.tick(now))
-        if self.sessions.by_id:
+        if housekeeping.grown or now_s >= housekeeping.due_s:
+            housekeeping.tick(now)
+        wait = min(housekeeping.due_s - now_s, self.queues.tick(now))
+        if sessions.by_id:
             wait = min(wait, EXPIRY_CHECK_S)
         return wait
 
@@ -177,7 +183,7 @@ class Office:
     def is_busy(self) -> bool:
         """Whether there is something to do in the next turn."""
         agenda = self.agenda
-        return bool(self.wakes.jobs or self._overlays.dirty or agenda.mail or agenda.memberships or agenda.ready)
+        return bool(self.wakes.jobs or self.overlays.dirty or agenda.mail or agenda.memberships or agenda.ready)
 
     def _hand_over(self, now: Now) -> None:
         """Take what was asked back and is overdue; try again what could not be claimed or read."""
@@ -215,7 +221,7 @@ class Office:
 
     def stats(self) -> dict[str, Any]:
         """Numbers for people."""
-        producing = self._producing
+        producing = self.producing
         return {
             "produce.batches": producing.batches,
             "produce.records": producing.records,
@@ -261,10 +267,10 @@ class Office:
 
     def topic_erased(self, topic_id: bytes) -> None:
         """The files of a deleted topic are gone: log it."""
-        catalogue = self._overlays.catalogue
+        catalogue = self.overlays.catalogue
         if catalogue.log.poisoned is None:
             catalogue.propose(fx.TopicErased(topic_id))
 
     def partition_closing(self, partition: Partition) -> None:
         """The log of a partition is about to be closed."""
-        self._overlays.end(partition, UnknownTopic(f"{partition!r} was closed before this was committed"))
+        self.overlays.end(partition, UnknownTopic(f"{partition!r} was closed before this was committed"))

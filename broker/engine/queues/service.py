@@ -88,8 +88,6 @@ class Queues:
 
     def before_flush(self, dirty: Iterable[Overlay[Any]], time_us: int) -> None:
         """Lease the records about to be appended to waiting requests, in the same write."""
-        if not self.lines.parked.standing:
-            return
         for overlay in dirty:
             partition = self._registry.partitions.get(overlay.history)
             if partition is not None:
@@ -97,10 +95,9 @@ class Queues:
 
     def end_moved(self, partition: Partition) -> None:
         """Offer new records to waiting workers."""
-        if self.lines.parked.standing:
-            self.leasing.offer(partition, self._time.last_us)
-            if partition.committed.shelves:
-                self._watching.watch_all(partition)
+        self.leasing.offer(partition, self._time.last_us)
+        if partition.committed.shelves:
+            self._watching.watch_all(partition)
 
     def tick(self, now: Now) -> float:
         """Do what is due. Returns in how many seconds that is needed again."""
@@ -108,7 +105,8 @@ class Queues:
         due_us = self.alarms.first
         if due_us is not None and due_us <= now_us:
             due_us = self.alarms.ring(now_us)
-        self.leasing.go_on()
+        if self._watching.rung or self.leasing.more:
+            self.leasing.go_on()
         due_s = self._deadlines.first
         if due_s is not None and due_s <= now.monotonic_s:
             due_s = self._deadlines.ring(now.monotonic_s)
@@ -120,7 +118,7 @@ class Queues:
         partition = self._registry.partitions.get(history)
         if partition is None:
             return
-        if self.tasks.waiting:
+        if self.tasks.awaiting.parked.standing:
             self.tasks.advanced(partition)
         if history.committed.outbox.entries:
             self.mover.look(partition)

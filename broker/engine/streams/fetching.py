@@ -62,10 +62,10 @@ class Fetching:
         self._config = config
         self._reads = reads
         self._numbers = count(1)
-        self._awaiting = AwaitingRequests[WaitingFetch](
+        self.awaiting = AwaitingRequests[WaitingFetch](
             "fetches", port, wakes, deadlines, answer=self._answer, overdue=self._give_up, looks=1
         )
-        self.end_moved = self._awaiting.more
+        self.end_moved = self.awaiting.more
         """Called with a partition that has new records: answers fetches that wait for them."""
 
     def fetch(self, peer: Peer, message: Fetch, payload: Payload, now: Now) -> None:
@@ -74,37 +74,37 @@ class Fetching:
         read = self._reads.begin(peer, partition, message.offset, message.term)
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
         waiting = WaitingFetch(peer, message, read, now.monotonic_s + wait_s, next(self._numbers))
-        if self._awaiting.attempt(waiting):
+        if self.awaiting.attempt(waiting):
             return
         if message.wait_ms or waiting.cold:
-            self._awaiting.parked.check(peer)
-            self._awaiting.add(waiting)
+            self.awaiting.parked.check(peer)
+            self.awaiting.add(waiting)
         else:
             self._empty(waiting)
 
     def warmed(self, waiting: Hashable) -> None:
         """Pages are in memory now."""
         if isinstance(waiting, WaitingFetch):
-            self._awaiting.warmed(waiting)
+            self.awaiting.warmed(waiting)
 
     def _give_up(self, waiting: WaitingFetch) -> None:
         """Answer one whose time is up; one that waits for pages when they are there, since the data exists."""
         if not waiting.cold:
-            self._awaiting.forget(waiting)
+            self.awaiting.forget(waiting)
             self._empty(waiting)
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
-        self._awaiting.disconnect(peer)
+        self.awaiting.disconnect(peer)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
         """Fail the fetches that wait for records of a deleted partition."""
-        self._awaiting.close(partition, error)
+        self.awaiting.close(partition, error)
 
     @property
     def waiting(self) -> int:
         """The number of waiting fetches."""
-        return len(self._awaiting.parked.standing)
+        return len(self.awaiting.parked.standing)
 
     def _answer(self, waiting: WaitingFetch) -> bool:
         message, partition = waiting.message, waiting.partition

@@ -102,7 +102,8 @@ class FetchingMany:
         self._wakes = wakes
         self._numbers = count(1)
         self._parked = Parked[ManyFetch]("fetches from many partitions", deadlines, self._overdue)
-        self._standing: dict[Partition, dict[int, ManyFetch]] = {}
+        self.standing: dict[Partition, dict[int, ManyFetch]] = {}
+        """By partition and number, for others only to see whether there are any."""
         self._places: Counter[Peer] = Counter()
 
     @property
@@ -132,12 +133,12 @@ class FetchingMany:
 
     def end_moved(self, partition: Partition) -> None:
         """Look at the fetches that read from a partition which has new records."""
-        for fetch in self._standing.get(partition, {}).values():
+        for fetch in self.standing.get(partition, {}).values():
             self._stir(fetch)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
         """Tell the fetches that read from a partition which is about to go."""
-        for fetch in self._standing.get(partition, {}).values():
+        for fetch in self.standing.get(partition, {}).values():
             fetch.by_partition[partition].error = error
             self._stir(fetch)
 
@@ -166,7 +167,7 @@ class FetchingMany:
                     raise InvalidRequest(f"{partition!r} is to be fetched from twice: name each partition once")
                 place.partition = partition
                 fetch.by_partition[partition] = place
-                self._standing.setdefault(partition, {})[fetch.number] = fetch
+                self.standing.setdefault(partition, {})[fetch.number] = fetch
             if looks % LOOKS == 0:
                 yield
 
@@ -175,10 +176,10 @@ class FetchingMany:
         if not self._places[fetch.peer]:
             del self._places[fetch.peer]
         for partition in fetch.by_partition:
-            waiting = self._standing[partition]
+            waiting = self.standing[partition]
             del waiting[fetch.number]
             if not waiting:
-                del self._standing[partition]
+                del self.standing[partition]
 
     def _overdue(self, fetch: ManyFetch) -> None:
         """Answer one whose time is up; one that waits for pages when they are there, since the data exists."""

@@ -215,6 +215,8 @@ class Sessions:
         self._guard = guard
         self._limit = limit
         self._checked_s = 0.0
+        self.due_s = EXPIRY_CHECK_S
+        """`expire` has nothing to do before."""
         self._stuck: dict[Hashable, dict[Listener, None]] = {}  # by the way that is full
         self._by_peer: dict[Peer, dict[Session, None]] = {}
         self._wakes = wakes
@@ -382,16 +384,13 @@ class Sessions:
             ):
                 self.evict(session, Forbidden(f"user {session.owner} may not read topic {topic} any more"))
 
-    def expire(self, now: Now) -> bool:
-        """Evict what was silent for too long. Returns False when it is too early to look again.
+    def expire(self, now: Now) -> None:
+        """Evict what was silent for too long.
 
         Time in which the broker itself was stopped or overloaded does not count.
         """
-        since = now.monotonic_s - self._checked_s
-        if since < EXPIRY_CHECK_S:
-            return False
-        excused = since - 4 * EXPIRY_CHECK_S
-        self._checked_s = now.monotonic_s
+        excused = now.monotonic_s - self._checked_s - 4 * EXPIRY_CHECK_S
+        self._checked_s, self.due_s = now.monotonic_s, now.monotonic_s + EXPIRY_CHECK_S
         for session in list(self.by_id.values()):
             if excused > 0:
                 session.seen_s = max(session.seen_s, min(session.seen_s + excused, now.monotonic_s))
@@ -402,4 +401,3 @@ class Sessions:
                     f"nothing was heard of session {session.id:x} for {silent:.1f} s, over its {session.timeout_s:g} s"
                 )
                 self.evict(session, SessionExpired(message))
-        return True

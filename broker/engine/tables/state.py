@@ -87,8 +87,12 @@ class PartitionState:
     def apply(self, entry: Entry, time_us: int) -> None:
         """Apply one batch. Raises UnknownEffect for an effect that does not belong into a partition."""
         place = entry.place
-        if place.count:
-            self._records(entry.producer_id, entry.epoch, place, time_us)
+        if place.count:  # its producer is 0 when it has none and cannot be told from a resend
+            self.end_term, producer_id = place.term, entry.producer_id
+            if producer_id in self.stages.by_id:
+                self.stages.published(producer_id, place.first_sequence, place.count)
+            elif producer_id:
+                self.producers.record(producer_id, entry.epoch, place, time_us)
         if entry.staged is not None:
             self._stage(entry.producer_id, place, entry.staged, time_us)
         if not self.ahead:  # which sees what is kept and shelved once that is committed
@@ -98,14 +102,6 @@ class PartitionState:
                 self.shelves.add(placed(entry.intake, place.offset, place.time_us))
         for effect in entry.effects:
             self.effect(effect, time_us)
-
-    def _records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
-        """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
-        self.end_term = place.term
-        if producer_id in self.stages.by_id:
-            self.stages.published(producer_id, place.first_sequence, place.count)
-        elif producer_id:
-            self.producers.record(producer_id, epoch, place, time_us)
 
     def _stage(self, stage_id: int, place: Place, staged: Staged, time_us: int) -> None:
         """A batch that waits for its transaction; what is ahead does not know where it stands."""

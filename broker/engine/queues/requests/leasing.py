@@ -84,7 +84,8 @@ class LeaseRequests:
         self._watching = watching
         self._settling = settling
         self._streams = streams
-        self._more: dict[Partition, None] = {}  # has more to lease than one portion gave
+        self.more: dict[Partition, None] = {}
+        """Has more to lease than one portion gave: for `go_on`."""
         self._taken: dict[Demand, TakenRecords] = {}  # without a lease, by requests that are not answered yet
 
     # -- a request ----------------------------------------------------------------------------------
@@ -231,7 +232,7 @@ class LeaseRequests:
             for demand in list(line.demands.values()):
                 if demand.message.partition in (-1, partition.number):
                     if granted == PORTION:
-                        self._more[partition] = None
+                        self.more[partition] = None
                         return
                     if not self._try(demand, partition, now_us):
                         break
@@ -240,13 +241,11 @@ class LeaseRequests:
 
     def go_on(self) -> None:
         """Lease where an alarm rang or a portion left more."""
-        if self._watching.rung:
-            for partition, group in self._watching.take_rung():
-                self.offer(partition, self._time.last_us)
-                self._watching.watch(partition, group)
-        if self._more:
-            for partition in take(self._more):
-                self.offer(partition, self._time.last_us)
+        for partition, group in self._watching.take_rung():
+            self.offer(partition, self._time.last_us)
+            self._watching.watch(partition, group)
+        for partition in take(self.more):
+            self.offer(partition, self._time.last_us)
 
     def _wait_no_more(self, demand: Demand) -> None:
         """Settles of a waiting request failed: answer it with the error now, not later with its records."""
@@ -376,7 +375,7 @@ class LeaseRequests:
         for demand in self._lines.drop(topic):
             self._port.reply(demand.peer, failure(demand.message.request, error))
         for partition in topic.readable:
-            self._more.pop(partition, None)
+            self.more.pop(partition, None)
             self._answering.forget(partition)
             self._schedulers.forget(partition)
             self._watching.forget(partition)

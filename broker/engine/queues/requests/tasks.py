@@ -101,7 +101,7 @@ class TaskRequests:
         self._lines = lines
         self._watching = watching
         self._numbers = count(1)
-        self._awaiting = AwaitingRequests[TaskQuestion](
+        self.awaiting = AwaitingRequests[TaskQuestion](
             "questions after tasks", port, wakes, deadlines, answer=self._answer, overdue=self._give_up, looks=LOOKS
         )
 
@@ -112,7 +112,7 @@ class TaskRequests:
         question = self._question(peer, message)
         self._time.read(now)
         if message.wait_ms:
-            self._awaiting.parked.check(peer)
+            self.awaiting.parked.check(peer)
         question.waits = message.wait_ms > 0
         question.deadline_s = now.monotonic_s + min(message.wait_ms / 1000, self._config.wait_max_s)
         self._begin(question)
@@ -125,7 +125,7 @@ class TaskRequests:
         queue, now_us = proposed(partition, group), self._time.read(now)
         offset = self._offset(question, queue)
 
-        gather = Gather(lambda: self._begin(question), lambda error: self._awaiting.fail(question, error))
+        gather = Gather(lambda: self._begin(question), lambda error: self.awaiting.fail(question, error))
         found = standing(queue, partition.proposed.shelves, offset, now_us)
         if found.state not in FINAL and not found.cancelling:
             partition.propose(fx.TasksCancelled(group, [offset]))
@@ -145,12 +145,12 @@ class TaskRequests:
 
     def _begin(self, question: TaskQuestion) -> None:
         """Answer, or let it wait."""
-        if not self._awaiting.attempt(question):
-            self._awaiting.add(question)
+        if not self.awaiting.attempt(question):
+            self.awaiting.add(question)
 
     def advanced(self, partition: Partition) -> None:
         """Answer questions about records that are final now."""
-        self._awaiting.more(partition)
+        self.awaiting.more(partition)
 
     def _still_leased(self, question: TaskQuestion) -> bool:
         """Whether the lease of before still holds the record: the usual case, and cheap to see."""
@@ -163,26 +163,26 @@ class TaskRequests:
 
     def warmed(self, question: TaskQuestion) -> None:
         """Pages are in memory now."""
-        self._awaiting.warmed(question)
+        self.awaiting.warmed(question)
 
     def _give_up(self, question: TaskQuestion) -> None:
         """Answer a question whose time is up with the present state."""
         question.waits = False
-        if not question.cold and self._awaiting.attempt(question):
-            self._awaiting.forget(question)
+        if not question.cold and self.awaiting.attempt(question):
+            self.awaiting.forget(question)
 
     @property
     def waiting(self) -> int:
         """The number of waiting questions."""
-        return len(self._awaiting.parked.standing)
+        return len(self.awaiting.parked.standing)
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
-        self._awaiting.disconnect(peer)
+        self.awaiting.disconnect(peer)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
         """Fail the questions about a partition that is gone."""
-        self._awaiting.close(partition, error)
+        self.awaiting.close(partition, error)
 
     # -- the answer ---------------------------------------------------------------------------------
 

@@ -192,7 +192,7 @@ def test_a_peer_that_went_away_is_not_waited_for():
     rig.node.disconnect("c")
     rig.produce(topic, [b"new"])
     assert (rig.answers(rig._request - 1), rig.node.stats()["fetch.waiting"]) == ([], 0)
-    assert (many._standing, many._places) == ({}, {})
+    assert (many.standing, many._places) == ({}, {})
 
 
 def test_a_wait_goes_on_though_the_lead_is_lost():
@@ -261,7 +261,7 @@ def test_a_partition_is_named_once():
     rig, topic = filled(1)
     places = [m.FetchFrom(topic, 0, 0, 1), m.FetchFrom(topic, 0, 1, 1)]
     assert failure(rig.ask(m.FetchMany, places, 1, 1, WAIT)) == "invalid_request"
-    assert not rig.node._desk.fetching_many._standing
+    assert not rig.node._desk.fetching_many.standing
 
 
 def test_one_connection_has_so_many_places_under_way(monkeypatch: pytest.MonkeyPatch):

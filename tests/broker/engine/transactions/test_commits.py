@@ -95,7 +95,7 @@ def test_decisions_of_all_names_are_published_in_their_order():
         rig.now = rig.now._replace(wall_us=rig.now.wall_us + 1000, monotonic_s=rig.now.monotonic_s + 0.001)
         for log in rig.node.flush(rig.now):
             log.sync()
-        rig.node._office._overlays.unsettled.clear()  # it is killed before it tells a waiter
+        rig.node._office.overlays.unsettled.clear()  # it is killed before it tells a waiter
     reopen(rig)
     rig.turn()
     assert rig.read(topic) == [name.encode() for name in names]
