@@ -121,7 +121,7 @@ ORDER = {
         *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.claiming", "queues.lines"),
         *("queues.wakeups", "queues.requests", "queues.upkeep", "queues.service", "queues"),
         *("streams", "topics", "transactions", "producing", "housekeeping", "desk"),
-        *("office_port", "office", "node", ""),
+        *("office_port", "office", "lone", "node", ""),
     ],
     "penstock.gateway": [
         *(

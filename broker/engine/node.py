@@ -42,6 +42,7 @@ from .guard import Guard
 from .logs.log_agenda import LogAgenda
 from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
+from .lone import LoneRecords
 from .office import Office
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .topics.greeting import Greeting
@@ -72,9 +73,19 @@ class Node:
     """One node over a store and a port. Opening it opens and replays every log of the store."""
 
     def __init__(
-        self, store: Store, port: Port, *, randomness: Randomness, config: NodeConfig | None = None, now: Now
+        self,
+        store: Store,
+        port: Port,
+        *,
+        randomness: Randomness,
+        config: NodeConfig | None = None,
+        now: Now,
+        short_way: bool = True,
     ) -> None:
-        """Open all logs, replay each from its newest snapshot, finish deletions that were cut short."""
+        """Open all logs, replay each from its newest snapshot, finish deletions that were cut short.
+
+        `short_way`: False is for tests, which compare lone.py with what is done without it.
+        """
         self._config = config = config or NodeConfig()
         self._port = port
         self._randomness = randomness
@@ -86,6 +97,8 @@ class Node:
         self._counts = {"requests": 0, "failures": 0}
         self._portions = Portions()
         self._office: Office | None = None
+        self._lone: LoneRecords | None = None
+        self._short_way = short_way
         self._handlers: Handlers = self._desk.handlers
         self._open_office(now)
 
@@ -99,6 +112,9 @@ class Node:
             **office.handlers,
             **Greeting(port, config, office.incarnation, self._stats_in_steps).handlers,
         }
+        if self._short_way:
+            self._lone = LoneRecords(self._registry, self._upkeep, self._agenda, self._desk, office, port, config)
+            self._handlers |= self._lone.handlers
         self._office = office
 
     def resign(self) -> None:
@@ -115,6 +131,7 @@ class Node:
                     f"{log.path} is poisoned ({log.poisoned}), so no office opens over it: open the log again"
                 )
         office, self._office, self._handlers = self._office, None, self._desk.handlers
+        self._lone = None
         for log in self._registry.logs():
             log.end_term()
         self._portions.end()
@@ -167,7 +184,9 @@ class Node:
     def advance(self, now: Now) -> None:
         """Answer for what `log.committed` has reached, fail what a poisoned log will never commit, and deliver."""
         desk, office, registry = self._desk, self._office, self._registry
-        if office.advance() if office is not None else registry.advance():
+        if self._lone is not None and self._lone.commit():
+            pass  # and its readers were told
+        elif office.advance() if office is not None else registry.advance():
             for partition in registry.take_moved():
                 desk.end_moved(partition)
                 if office is not None:

@@ -133,6 +133,8 @@ class MemoryPort:
 class Rig:
     """A node, its store and its port."""
 
+    short_way = True
+
     def __init__(self, store: MemoryStore | None = None, *, seed: int = 1, **config: Any) -> None:
         self.store = store or MemoryStore()
         self.port = MemoryPort()
@@ -144,7 +146,10 @@ class Rig:
         self._request = 0
 
     def _open(self) -> Node:
-        return Node(self.store, self.port, randomness=self.random.randbytes, config=self.config, now=self.now)
+        return Node(
+            self.store, self.port, randomness=self.random.randbytes, config=self.config, now=self.now,
+            short_way=self.short_way,
+        )  # fmt: skip
 
     # -- driving ------------------------------------------------------------------------------------
 

@@ -76,7 +76,8 @@ class LogRegistry:
         self.erased: dict[bytes, None] = {}  # deleted topics without files, which the catalogue still has tombstones of
         self._agenda = agenda
         self._watcher = watcher
-        self._told_end: dict[Partition, int] = {}
+        self.told_end: dict[Partition, int] = {}
+        """The end that readers of a partition were told of."""
         self._prepared: dict[tuple[bytes, int], Partition] = {}  # by topic and number: not in the catalogue yet
         self.catalogue = self._open_catalogue()
         for topic_id in list(self.catalogue.committed.tombstones):
@@ -139,7 +140,7 @@ class LogRegistry:
         """Close a partition's log and forget it. Not to `keep` it: nothing is synced any more."""
         history = partition.history
         del self.partitions[history]
-        self._told_end.pop(partition, None)
+        self.told_end.pop(partition, None)
         self._agenda.grown.pop(history, None)
         idle = not history.in_flight
         self._watcher.partition_closing(partition)
@@ -171,8 +172,8 @@ class LogRegistry:
         moved: list[Partition] = []
         for history in take(self._agenda.advanced):
             partition = self.partitions.get(history)
-            if partition is not None and self._told_end[partition] != (end := partition.end):
-                self._told_end[partition] = end
+            if partition is not None and self.told_end[partition] != (end := partition.end):
+                self.told_end[partition] = end
                 moved.append(partition)
         return moved
 
@@ -323,7 +324,7 @@ class LogRegistry:
         history = replay(log, PartitionState, self.store, begin)
         partition = Partition(topic.name, number, settings, history, finals)
         self.partitions[history] = partition
-        self._told_end[partition] = partition.end
+        self.told_end[partition] = partition.end
         return partition
 
 

@@ -150,7 +150,8 @@ class Overlay(Generic[S]):
         self.log: LogWriter = history.log
         self._on_work = on_work
         self._queue: list[Proposal] = []
-        self._waiting: dict[int, list[Waiter]] = {}  # for batches in flight, by seq
+        self.waiting: dict[int, list[Waiter]] = {}
+        """For batches in flight, by seq."""
         self._queued_records = 0
         self.decided_end = 0  # behind the last queued records that effects beside them speak of; 0 without any
         self._tail = UncommittedTail()
@@ -236,7 +237,7 @@ class Overlay(Generic[S]):
     def attach(self, place: Place, waiter: Waiter) -> None:
         """Let `waiter` wait for a batch that is proposed and not yet committed."""
         if place.seq:
-            self._waiting.setdefault(place.seq, []).append(waiter)
+            self.waiting.setdefault(place.seq, []).append(waiter)
             return
         for proposal in self._queue:
             if proposal.entry.place is place:
@@ -260,7 +261,7 @@ class Overlay(Generic[S]):
     def flush(self, time_us: int) -> bool:
         """Append what is queued. Returns whether anything was appended; failures went to their waiters."""
         queue, tail = self._take()
-        proposals = self._arranged(queue, tail)
+        proposals = queue if tail is NO_EFFECTS else self._arranged(queue, tail)
         if not proposals:
             return False
         error = self._append(proposals, time_us)
@@ -278,8 +279,6 @@ class Overlay(Generic[S]):
 
     def _arranged(self, queue: list[Proposal], tail: UncommittedTail) -> list[Proposal]:
         """The batches to append: a single one where leases of the only new records come with them."""
-        if tail is NO_EFFECTS:
-            return queue
         if len(queue) == 1:
             log = self.log
             one = tail.beside(queue[0], log.end_offset, log.options.max_batch_bytes)
@@ -289,7 +288,7 @@ class Overlay(Generic[S]):
 
     def advance(self) -> int:
         """Apply what is committed by now and tell its waiters. Returns how many batches that was."""
-        applied, waiting = 0, self._waiting
+        applied, waiting = 0, self.waiting
         for entry in self.history.advance():
             self.unshelved -= entry.intake is not None
             applied += 1
@@ -307,7 +306,7 @@ class Overlay(Generic[S]):
 
     def abandon(self, error: Error) -> None:
         """Fail the waiters of all proposals: they will not be committed, or their outcome is unknown."""
-        in_flight, self._waiting = self._waiting, {}
+        in_flight, self.waiting = self.waiting, {}
         self.history.in_flight.clear()
         queue, tail = self._take()
         self._drop_proposed()
@@ -329,7 +328,7 @@ class Overlay(Generic[S]):
         return queue, tail
 
     def _append(self, proposals: list[Proposal], time_us: int) -> Error | None:
-        log, history, waiting = self.log, self.history, self._waiting
+        log, history, waiting = self.log, self.history, self.waiting
         try:
             appended = log.append([each.batch for each in proposals], max(time_us, log.last_time_us))
         except StorageError as error:

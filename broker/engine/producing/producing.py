@@ -67,11 +67,15 @@ class Producing:
             time_us = max(self._time.read(now), partition.log.last_time_us)
             keys = Keys(found, time_us, self._config.max_dedup_keys)
             produce(partition, batch, KeyedReply(reply, len(found), partition.committed), keys)
+        self.count(batch.record_count, batch.batch_bytes)
+
+    def count(self, records: int, size: int) -> None:
+        """A batch was proposed, or stands already."""
         if not self.batches % SAMPLE:
-            self.batch_bytes.note(batch.batch_bytes)
+            self.batch_bytes.note(size)
         self.batches += 1
-        self.records += batch.record_count
-        self.bytes += batch.batch_bytes
+        self.records += records
+        self.bytes += size
 
     def _judged(self, payload: Payload, partition: Partition, now: Now) -> Batch:
         """The batch of a Produce, checked. One that stands already was within the limit that the topic had then."""

@@ -66,7 +66,7 @@ class EndsRequests:
         self._wakes = wakes
         self._numbers = count(1)
         self._parked = Parked[EndsQuestion]("questions about ends", deadlines, self._touch)
-        self._by_topic: dict[str, dict[int, EndsQuestion]] = {}
+        self.by_topic: dict[str, dict[int, EndsQuestion]] = {}
         self._asked: Counter[Peer] = Counter()  # topics of waiting questions
 
     @property
@@ -97,7 +97,7 @@ class EndsRequests:
 
     def end_moved(self, partition: Partition) -> None:
         """Answer questions about a topic that has new records."""
-        if self._by_topic:
+        if self.by_topic:
             self._moved(partition.topic)
 
     def topic_grown(self, topic: Topic) -> None:
@@ -117,7 +117,7 @@ class EndsRequests:
     # -- answers --------------------------------------------------------------------------------------
 
     def _moved(self, name: str) -> None:
-        for question in self._by_topic.get(name, {}).values():
+        for question in self.by_topic.get(name, {}).values():
             question.moved = True
             if question in self._parked:
                 self._look(question)
@@ -179,7 +179,7 @@ class EndsRequests:
             topic = self._topics.by_id.get(id_)
             if topic is not None:
                 question.names.append(topic.name)
-                self._by_topic.setdefault(topic.name, {})[question.number] = question
+                self.by_topic.setdefault(topic.name, {})[question.number] = question
             if looks % LOOKS == 0:
                 yield
 
@@ -191,10 +191,10 @@ class EndsRequests:
         if not self._asked[question.peer]:
             del self._asked[question.peer]
         for name in question.names:
-            waiting = self._by_topic[name]
+            waiting = self.by_topic[name]
             del waiting[question.number]
             if not waiting:
-                del self._by_topic[name]
+                del self.by_topic[name]
 
 
 def is_news(known: Sequence[Known], found: Sequence[Sequence[End]]) -> bool:

@@ -195,4 +195,4 @@ def test_deadlines_of_answered_questions_do_not_pile_up():
         assert ends(rig, request) is not None
     assert len(rig.node._desk.ends._parked._due) <= SLACK + 4
     assert rig.node._desk.ends.waiting == 1
-    assert list(rig.node._desk.ends._by_topic) == ["u"]
+    assert list(rig.node._desk.ends.by_topic) == ["u"]
