@@ -12,6 +12,8 @@ from ..storage.errors import AcceptedLoss, Corrupt, MissingCodec, NewerFormat
 from ..storage.record import Record
 from ..transport.messages import (
     AlterTopic,
+    Checkpoint,
+    Checkpointed,
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
@@ -234,6 +236,11 @@ class Verbs:
         """Counters and sizes of the broker, by dotted name."""
         answer = yield from self.connection.ask(Stats, StatsReply, deadline=self._deadline(), what="asking for stats")
         return answer.values
+
+    def checkpoint(self) -> Steps[Checkpointed]:
+        """How far every log is committed, all at one moment."""
+        what = "asking for a checkpoint"
+        return (yield from self.connection.ask(Checkpoint, Checkpointed, deadline=self._deadline(), what=what))
 
     def ping(self) -> Steps[float]:
         """Time one round trip, in seconds."""

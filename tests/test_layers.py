@@ -76,6 +76,8 @@ ORDER = {
         *("segment_reader", "readable", "cursor", "reader", "retention", "extents", "measure", "playback"),
         # damage
         *("dump", "first_page", "aside", "verify", "repair"),
+        # copies
+        *("backup_point", "backup", "restore"),
         # writing
         *("appending", "order", "log", "background_sync", "following", "embedded", "jobs", "log_store"),
         # several logs
@@ -90,6 +92,7 @@ ORDER = {
             "range_messages",
             "transaction_messages",
             "removal_messages",
+            "checkpoint_messages",
             "messages",
             "codec",
             "failures",
@@ -181,7 +184,20 @@ ORDER = {
             "opening",
         ),
         *("queues", "producing", "consuming", "working", "ranges", "batches", "transactions", "verbs"),
-        *("producer", "consumer", "task", "worker", "client", "by_hand", "aio", "tasks", "spooling", "testing", ""),
+        *(
+            "producer",
+            "consumer",
+            "task",
+            "worker",
+            "client",
+            "by_hand",
+            "backing_up",
+            "aio",
+            "tasks",
+            "spooling",
+            "testing",
+            "",
+        ),
     ],
 }
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from .checkpoint_messages import Checkpoint, Checkpointed, LogPlace
 from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
 from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, Settings, TopicId, Unsigned
 from .queue_messages import (
@@ -76,7 +77,7 @@ from .transaction_messages import (
 __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
     "DeadTask", "PendingPartition", "PendingRun", "Queue", "QueuePartition", "QueueWorker", "Refusal", "Schedule",
-    "Settle", "FetchFrom", "FetchedFrom", "Known", "End", "Span", "Stage", "TrimmedPartition", "TrimRule",
+    "Settle", "FetchFrom", "FetchedFrom", "Known", "End", "LogPlace", "Span", "Stage", "TrimmedPartition", "TrimRule",
 ]  # fmt: skip
 """What is not declared here and not used here either, so that all messages can be looked up in one place."""
 
@@ -483,7 +484,7 @@ Request = (
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
     | ListPending | ListWorkers | SetWorker | Claim
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
-    | DeleteRecords | ListDeleted | AskCursors | FetchMany
+    | DeleteRecords | ListDeleted | AskCursors | FetchMany | Checkpoint
 )  # fmt: skip
 """Messages from a client."""
 
@@ -493,6 +494,6 @@ Answer = (
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | PendingRecords | Workers
     | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic | DeletedRecords | Cursors
-    | FetchedMany
+    | FetchedMany | Checkpointed
 )  # fmt: skip
 """Messages from a broker."""

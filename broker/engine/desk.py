@@ -15,6 +15,7 @@ from .streams.fetching import Fetching
 from .streams.fetching_many import FetchingMany, ManyFetch
 from .streams.measuring import Measuring
 from .streams.reading import Reads
+from .topics.checkpointing import Checkpointing
 from .topics.deleting import DeletedList
 from .topics.listing import Listing
 from .turns.alarms import Alarms
@@ -50,6 +51,7 @@ class ReadingDesk:
             **Measuring(topics, port).handlers,
             **Listing(registry, port, config, guard).handlers,
             **ScheduleList(topics, port, guard).handlers,
+            **Checkpointing(registry, port).handlers,
             **DeletedList(topics, port).handlers,
             **self._dead.handlers,
         }

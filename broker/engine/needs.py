@@ -88,6 +88,7 @@ TABLE: dict[type, Row] = {
     m.Hello: _nothing,
     m.Ping: _nothing,
     m.Stats: lambda message, name_of: (("see", NODE),),
+    m.Checkpoint: lambda message, name_of: (("manage", NODE),),
     # topics
     m.CreateTopic: lambda message, name_of: (("manage", f"topic:{message.name}"),),
     m.AlterTopic: _manage,

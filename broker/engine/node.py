@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ...storage.errors import Error, Poisoned, ReadFailed
 from ...transport.messages import (
     AskEnds,
+    Checkpoint,
     FindOffsets,
     ListDead,
     ListGroups,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from .logs.topics import Topic
 
 READS = frozenset({
-    AskEnds, FindOffsets, ListDead, ListGroups, ListQueues, ListSchedules, ListTopics, Measure, Stats,
+    AskEnds, Checkpoint, FindOffsets, ListDead, ListGroups, ListQueues, ListSchedules, ListTopics, Measure, Stats,
 })  # fmt: skip
 """Requests that may be much to do and change nothing."""
 

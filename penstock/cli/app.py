@@ -37,6 +37,8 @@ COMMANDS = {
     "schedule": "Set, list and delete schedules.",
     "worker": "Run the task functions of an application.",
     "spark": "Archive, replay, roll up and compact topics with Spark.",
+    "backup": "Back up a data directory, beside a running broker too.",
+    "restore": "Make a data directory of a backup.",
     "log": "Verify, repair and dump the logs of a data directory.",
     "stats": "Show the broker's counters.",
     "doctor": "Look for what may keep a broker from working, and say what to do.",

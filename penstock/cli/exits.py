@@ -40,6 +40,7 @@ ERRORS = {
         "missing_flights",
         "missing_java",
         "no_archive",
+        "no_backup",
     ),
     UNAVAILABLE: ("unavailable", "timed_out", "no_broker", "board_unavailable", "read_failed"),
     DAMAGED: ("corrupt", "bad_checksum", "poisoned"),

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -24,6 +23,7 @@ from . import exits
 from .log_places import Places, places
 from .options import with_output
 from .output import Output, json_line
+from .progress import progress
 from .standard_streams import binary_stdout
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def verify(paths: tuple[Path, ...], output: Output) -> int:
 
     found = places(paths)
     reports = []
-    with _progress(output) as watch:
+    with progress(output) as watch:
         for log in found.logs:
             reports.append((log, verify_log(Files(), log.path, progress=watch(log.title))))
     if output.as_json:
@@ -195,21 +195,3 @@ def _lost(bad: Bad) -> str:
     else:
         records = f"offsets {bad.offset} to {bad.next_offset - 1} are lost"
     return f"{bad.file}: position {bad.position}: {bad.reason}: {records}"
-
-
-@contextmanager
-def _progress(output: Output) -> Iterator[Any]:
-    """A function from a log's name to the callback for `verify`."""
-    if not output.shows_progress:
-        yield lambda name: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=output.notes, transient=True) as bars:
-
-        def watch(name: str) -> Any:
-            task = bars.add_task(name)
-            return lambda done, total: bars.update(task, completed=done, total=total)
-
-        yield watch

@@ -70,6 +70,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.AskEnds(37, [m.Known(TOPIC, [1003, 0]), m.Known(TOPIC)], 200), b""),
     (m.Measure(38, TOPIC, [m.Span(0, 10, 1003)], 1 << 20), b""),
     (m.AskCursors(129, TOPIC, "stream", 3), b""),
+    (m.Checkpoint(62), b""),
     (m.BeginGroup(39, TOPIC, "stream", [(0, 1003), (1, 0)]), b""),
 ]
 
@@ -120,6 +121,7 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.TransactionState(21, -1, True, 0), b""),
     (m.Ends(22, [[m.End(0, 1003, 5), m.End(0, 0, 0)], []]), b""),
     (m.Measured(23, [[(500, 1 << 20), (1003, 77)]]), b""),
+    (m.Checkpointed(63, [m.LogPlace("flights", TOPIC, 3, bytes(16), 77, 1003)], {"flights/4": "damaged"}), b""),
     (m.Cursors(129, [(3, 1003, "näher"), (5, 0, "")], 7), b""),
     (m.Begun(24, [(1003, 5), (0, 0)]), b""),
     (m.TrimmedTopic(25, [m.TrimmedPartition(0, 0, 1003, [("jobs", 3)])]), b""),

@@ -21,6 +21,7 @@ NEEDS: dict[type, list[Need]] = {
     m.Hello: [],
     m.Ping: [],
     m.Stats: [("see", "node")],
+    m.Checkpoint: [("manage", "node")],
     m.CreateTopic: [MANAGE],
     m.AlterTopic: [MANAGE],
     m.DeleteTopic: [MANAGE],

@@ -1,0 +1,48 @@
+"""A checkpoint: how far every log is applied, all at one moment.
+
+Idea: what one log makes another one do, it does once it is applied. So the places of all logs at one moment are a state
+that a crash could have left, which every start puts in order. They are taken in one step; the answer is written in
+several.
+
+Contract: reads only, in any role. Memory: one tuple per log while the answer is written. Must not know what a backup
+is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....transport.messages import Checkpoint, Checkpointed, LogPlace
+
+if TYPE_CHECKING:
+    from ..logs.log_registry import LogRegistry
+    from ..ports import Handlers, Now, Payload, Peer, Port, Work
+
+SLICE = 256
+"""Places written in one step."""
+
+_CATALOGUE = bytes(16)
+
+
+class Checkpointing:
+    """Handler of Checkpoint."""
+
+    def __init__(self, registry: LogRegistry, port: Port) -> None:
+        self.handlers: Handlers = {Checkpoint: self.checkpoint}
+        self._registry = registry
+        self._port = port
+
+    def checkpoint(self, peer: Peer, message: Checkpoint, payload: Payload, now: Now) -> Work:
+        """Take every place in the first step."""
+        catalogue = self._registry.catalogue
+        taken = [
+            (topic.name, topic.id, partition.number, partition.log.log_id, partition.seq, partition.first)
+            for topic in self._registry.topics.by_id.values()
+            for partition in topic.readable
+        ]
+        unavailable = self._registry.unavailable()
+        places = [LogPlace("", _CATALOGUE, 0, catalogue.log.log_id, catalogue.committed.seq, 0)]
+        for start in range(0, len(taken), SLICE):
+            yield
+            places += (LogPlace(*each) for each in taken[start : start + SLICE])
+        self._port.reply(peer, Checkpointed(message.request, places, unavailable))

@@ -1,0 +1,65 @@
+"""`penstock backup`: copy a data directory, served or not, as a point in time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import config as configuration
+from ..storage import units
+from ..storage.linux import need_linux
+from . import exits
+from .options import with_config
+from .output import Output
+from .progress import progress
+
+
+@click.command
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--data", metavar="DIR", help="The data directory. Default: that of the configuration.")
+@click.option("--keep", type=click.IntRange(min=1), metavar="N", help="Remove points but the newest N. Default: none.")
+@with_config
+def command(
+    directory: Path, data: str | None, keep: int | None, settings: tuple[tuple[str, str], ...], config_file: str | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Back up a data directory into DIRECTORY, as a new point beside those that are there.
+
+    Run it as the broker's user, beside the broker or without one. All logs are as they were at one moment, and only
+    what the newest point does not have is copied. Exit code 5: logs that cannot be read were left out.
+    """
+    need_linux("penstock backup")
+    from ..clients.backing_up import back_up
+
+    config = configuration.load({**dict(settings), "data": data}, path=config_file).config
+    source, target = (str(path.absolute()) for path in (Path(config.data).resolve(), directory.resolve()))
+    if Path(target).is_relative_to(source):
+        raise click.BadParameter(f"{directory} lies inside the data directory", param_hint="DIRECTORY")
+    output, begun = Output(as_json=as_json), time.monotonic()
+    _raise_the_limit_of_open_files()
+    with progress(output) as watch:
+        made = back_up(source, target, keep=keep or 0, timeout_s=config.timeout_s, progress=watch("backing up"))
+    values: dict[str, Any] = {
+        "point": made.name, "directory": target, "data": source, "logs": len(made.point.logs),
+        "bytes": made.point.size, "copied_bytes": made.copied, "seconds": round(time.monotonic() - begun, 3),
+        "left_out": made.point.left_out,
+    }  # fmt: skip
+    sentence = (
+        f"point {made.name}: {units.count_text(len(made.point.logs), 'log')}, {units.size_text(made.point.size)}, "
+        f"{units.size_text(made.copied)} copied"
+    )
+    output.say("backed_up", sentence, **values)
+    for title, reason in made.point.left_out.items():
+        output.note(f"{title} is left out: {reason}")
+    return exits.DAMAGED if made.point.left_out else exits.OK
+
+
+def _raise_the_limit_of_open_files() -> None:
+    """A backup keeps every file open that it needs: as many as this process may."""
+    import resource  # which only Unix has
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
