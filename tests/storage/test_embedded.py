@@ -125,6 +125,7 @@ def test_reading_goes_on_where_it_was_in_any_steps(place) -> None:
     with Log(flush_records=7, **place) as log:
         for value in values:
             log.write(value)
+        assert log.end_offset == 98
         log.flush()
         for step in (1, 3, 7, 50, 1000):
             found: list[bytes] = []
@@ -249,11 +250,13 @@ def test_bad_records_are_refused_when_they_are_given(place) -> None:
             with pytest.raises((InvalidBatch, TypeError)):
                 log.write(bad)  # pyright: ignore[reportArgumentType]
         for large in (b"x" * 1025, [b"x", b"x" * 1025]):
-            with pytest.raises(RecordTooLarge, match="1025 bytes is over max_record_bytes=1024"):
-                log.append(large)
+            for put in (log.append, log.write):
+                with pytest.raises(RecordTooLarge, match="1025 bytes is over max_record_bytes=1024"):
+                    put(large)
         with pytest.raises(InvalidBatch, match="keys must be a list"):
             log.write([b"a", b"b"], keys=[b"k"])
-        log.append(b"x" * 1024)
+        log.write(b"x" * 1024)
+        log.flush()
         assert [len(value) for value in log.values()] == [4, 1024]
 
 
