@@ -13,6 +13,7 @@ import sys
 
 from ..storage.errors import Error
 from .config import ServeConfig
+from .diagnostics import begin
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.role == "supervisor":
         return _serve(options)
     config = ServeConfig.from_json(options.config)
+    begin(options.role, config.log)
     ends = {"link": options.link, "doorbell": options.doorbell, "bell_back": options.bell_back}
     if options.role == "keeper":
         from .keeper import process as keeper_process
@@ -36,6 +38,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     try:
         config = ServeConfig.from_json(options.config) if options.config else _config(options)
+        begin("supervisor", config.log)
         return Supervisor(config).run(lambda event: print(json.dumps(event), flush=True))
     except Error as error:
         print(f"penstock: {error.message}", file=sys.stderr)

@@ -14,9 +14,9 @@ import os
 import time
 
 from . import access_file
+from .diagnostics import say
 from .errors import InvalidUsers
 from .rights import EVERYTHING, Principal
-from .stderr import say
 
 LOOK_S = 1.0
 """Between two looks at the file."""
@@ -56,7 +56,7 @@ class BrokerAccess:
         try:
             self._use(access_file.read(self._path))
         except InvalidUsers as error:
-            say(f"penstock: the users file changed and cannot be used, what was granted before stays: {error.message}")
+            say(f"the users file changed and cannot be used, what was granted before stays: {error.message}")
             return False
         return True
 

@@ -1,6 +1,6 @@
 """How a process beside the broker is run by its supervisor: a gateway, an exporter.
 
---config=JSON --parent=PID --ready=FD      only a supervisor calls this
+--config=JSON --log=JSON --parent=PID --ready=FD      only a supervisor calls this
 
 Contract: says a line of JSON on the descriptor: the ready event, or {"event": "failed", "code": ..., "message": ...}
 when it cannot serve, or cannot go on. Ends with its parent. Must not know what the process does.
@@ -14,7 +14,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from ..storage.errors import Error
+from .diagnostics import DiagnosticOptions, begin
 from .system import die_with_parent
 
 Say = Callable[[dict[str, Any]], None]
@@ -27,6 +30,7 @@ def serve_beside(module: str, run: Callable[[str, Say], None]) -> int:
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}")
     parser.add_argument("--config", required=True)
+    parser.add_argument("--log", required=True)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--ready", type=int, required=True)
     options = parser.parse_args()
@@ -36,6 +40,7 @@ def serve_beside(module: str, run: Callable[[str, Say], None]) -> int:
 
     if not die_with_parent(options.parent):
         return 1
+    begin(module.rpartition(".")[2], msgspec.json.decode(options.log, type=DiagnosticOptions))
     try:
         run(options.config, say)
     except Error as error:

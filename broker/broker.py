@@ -17,12 +17,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import control
+from .diagnostics import say
 from .engine import Now
 from .intake import Intake
 from .keeper import messages
 from .keeper.link import KeeperLink
 from .packets import PeerGone
-from .stderr import say
 
 if TYPE_CHECKING:
     from ..transport.descriptors import DescriptorRoom
@@ -195,7 +195,7 @@ class Broker:
         room, self._tell_refused_s = self._room, at.monotonic_s + TELL_REFUSED_S
         refused, self._told_refused = room.refused - self._told_refused, room.refused
         say(
-            f"penstock: refused {refused} connections: {room.used} descriptors are taken by connections, of at most "
+            f"refused {refused} connections: {room.used} descriptors are taken by connections, of at most "
             f"{room.most}, half of what this process may open; raise its limit (ulimit -n)"
         )
 
@@ -203,7 +203,7 @@ class Broker:
         """The log of what grants do not allow: one line a second, with the last of them."""
         guard, self._tell_forbidden_s = self._node.guard, at.monotonic_s + TELL_REFUSED_S
         refused, self._told_forbidden = guard.refused - self._told_forbidden, guard.refused
-        say(f"penstock: forbade {refused} requests, the last: user {guard.last_refusal}")
+        say(f"forbade {refused} requests, the last: user {guard.last_refusal}")
 
     # -- what else becomes readable ---------------------------------------------------------------
 

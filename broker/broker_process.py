@@ -10,11 +10,10 @@ know: what a message means.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-import sys
 import time
-import traceback
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from . import control
 from .access import BrokerAccess
 from .broker import Broker, now
 from .cold_reads import Warmer
+from .diagnostics import crashed, say
 from .engine import Node, NodeConfig
 from .frugal_files import FrugalFiles, connection_room
 from .keeper.jobs import KeeperJobs
@@ -40,7 +40,6 @@ from .keeper.unresolved_syncs import UnresolvedSyncs
 from .packets import PacketSocket
 from .poller import Poller
 from .port import SocketPort
-from .stderr import say
 from .store import DirectoryStore
 from .system import calm_collector, die_with_parent, set_file_limit
 from .wakes import Wakes
@@ -116,7 +115,7 @@ class Assembly:
         store = self._store(watermarks, jobs, doubts)
         node = Node(store, port, randomness=os.urandom, config=self._node_config(identity, board), now=now())
         for place, reason in node.unavailable.items():
-            say(f"penstock: {place} is unavailable, the others serve: {reason}")
+            say(f"{place} is unavailable, the others serve: {reason}")
         doubts.save()
         store.empty_trash()
         poller = Poller()
@@ -235,12 +234,13 @@ def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell
     calm_collector()
     try:
         serving = control.Serving(assembly.listen, config.data, assembly.advertise)
+        say(f"serving {config.data} on {', '.join(assembly.listen)}", logging.INFO)
         assembly.broker.run(lambda: supervisor.send([control.encode(serving)]))
+        say("draining", logging.INFO)
         assembly.broker.drain()
     except BaseException as error:
         # As after SIGKILL: nothing is retired or marked clean, the next broker recovers.
-        traceback.print_exception(error)
-        sys.stderr.flush()
+        crashed(error)
         os._exit(1)
     assembly.close()
     return 0

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..storage.errors import StorageError
 from ..storage.files import Files
 from ..storage.reader import LogReader
-from .stderr import say
+from .diagnostics import say
 
 AHEAD_BYTES = 2 << 20
 """Read in for each miss, so that a reader far behind misses once per so many bytes."""
@@ -110,7 +110,7 @@ class Warmer:
             try:
                 _read_in(job)
             except (OSError, StorageError) as error:
-                say(f"penstock: reading ahead in {job.path}: {error}")
+                say(f"reading ahead in {job.path}: {error}")
                 failed = FailedRead(job.place, error)
             self._finished.append((job.token, failed))
             os.eventfd_write(self.fd, 1)

@@ -19,6 +19,7 @@ import msgspec
 from ..transport.url import parse
 from .children import Child
 from .control import StartFailed
+from .diagnostics import DiagnosticOptions
 
 MODULES = {"gateway": "penstock.gateway", "exporter": "penstock.exporter"}
 """By role."""
@@ -29,14 +30,17 @@ _LINE_BYTES = 1 << 16
 class Companion:
     """One running companion. `bound` is where it listens, empty until it serves; `failed` why it cannot."""
 
-    def __init__(self, role: str, settings: str, url: str, bound: Mapping[str, list[str]]) -> None:
+    def __init__(
+        self, role: str, settings: str, url: str, bound: Mapping[str, list[str]], log: DiagnosticOptions
+    ) -> None:
         """`bound`: where those before it listened, of any role."""
         self.url = url
         self.bound: dict[str, list[str]] = {}
         self.failed: StartFailed | None = None
         known: dict[str, Any] = msgspec.json.decode(settings)
         given = {**known, "url": url, **{name: places for name, places in bound.items() if name in known}}
-        command = [MODULES[role], f"--config={msgspec.json.encode(given).decode()}", f"--parent={os.getpid()}"]
+        written = {"config": given, "log": log, "parent": os.getpid()}
+        command = [MODULES[role], *(f"--{name}={msgspec.json.encode(each).decode()}" for name, each in written.items())]
         self.said_fd, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.process = Child(role, command, {"ready": theirs})
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ..transport.url import advertise_url, listen_url
+from .diagnostics import DiagnosticOptions
 from .errors import InsecureListen
 
 
@@ -41,6 +42,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     gateway: str = ""  # settings of a gateway beside the broker, as its process takes them; "" for none
     exporter: str = ""  # the same of an exporter of metrics
     keeper: KeeperOptions = KeeperOptions()
+    log: DiagnosticOptions = DiagnosticOptions()
     node: dict[str, int | float] = {}  # limits of the engine by name (see broker.engine.NodeConfig)
 
     def addresses(self) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from ..storage.histogram import SAMPLE, Histogram
 from ..transport import codec
 from ..transport.errors import ProtocolError, TooMuchAsked
 from ..transport.messages import Failure
+from .diagnostics import say
 from .overdrafts import SHARE_S, Overdrafts
 from .port import SocketPeer
-from .stderr import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -189,4 +189,4 @@ class Intake:
         who = server.cut_off()
         if at.monotonic_s >= self._tell_at_s:
             self._tell_at_s = at.monotonic_s + TELL_HOSTILE_S
-            say(f"penstock: cut off {who}: {error} ({self.hostile} so far)")
+            say(f"cut off {who}: {error} ({self.hostile} so far)")

@@ -26,9 +26,9 @@ from ..transport.messages import Deliver, Failure
 from ..transport.sent import Sent
 from ..transport.url import any_host, has_translated_ports
 from .cold_reads import ColdRead
+from .diagnostics import say
 from .engine import COLD, Cold
 from .latencies import Latencies
-from .stderr import say
 
 if TYPE_CHECKING:
     from ..storage.reader import Chunk, Cursor
@@ -173,7 +173,7 @@ class SocketPort:
         try:
             push = self._sockets.push(server)
         except TransportError as error:
-            say(f"penstock: no socket for a delivery, it uses the control port: {error}")
+            say(f"no socket for a delivery, it uses the control port: {error}")
             return ""
         if push is None:
             return ""

@@ -29,9 +29,9 @@ from . import control
 from .children import Child, link_descriptors, part_of_broker
 from .companions import MODULES, Companion, own_address
 from .config import ServeConfig
+from .diagnostics import say
 from .errors import CannotStart
 from .packets import PacketSocket, PeerGone
-from .stderr import say
 from .stop import Stop
 
 STABLE_S = 10.0
@@ -62,10 +62,10 @@ class RestartPause:
 class Supervisor:
     """One node's processes. Use from one thread: `start`, then `run`; `stop` may be called from a signal."""
 
-    def __init__(self, config: ServeConfig, *, say: Callable[[str], None] | None = None) -> None:
-        """`say` gets sentences for people about what happens to the children (default: standard error)."""
+    def __init__(self, config: ServeConfig, *, say: Callable[[str], None] = say) -> None:
+        """`say` gets sentences for people about what happens to the children."""
         self._config = config
-        self._say = say or _to_stderr
+        self._say = say
         self._broker: Child | None = None
         self._keeper: Child | None = None
         self._companions: dict[str, Companion] = {}  # by role
@@ -254,7 +254,7 @@ class Supervisor:
         companion = self._companions.get(role)
         if companion is None:
             self._started_s[role] = time.monotonic()
-            self._companions[role] = Companion(role, settings, url, self._bound)
+            self._companions[role] = Companion(role, settings, url, self._bound, self._config.log)
         elif companion.url != url:
             companion.process.terminate()
 
@@ -382,7 +382,3 @@ class Supervisor:
                 "nothing: the kernel's log names it when memory was short; start it again"
             )
         return CannotStart("the broker ended before it served; what it wrote to standard error says why")
-
-
-def _to_stderr(sentence: str) -> None:
-    say(f"penstock: {sentence}")

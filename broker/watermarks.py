@@ -28,9 +28,9 @@ from ..storage.board import Level, Row, split, word
 from ..storage.errors import Poisoned, StorageFull
 from ..storage.histogram import Histogram
 from ..storage.layout import log_number
+from .diagnostics import say
 from .errors import LimitReached
 from .keeper import messages
-from .stderr import say
 
 if TYPE_CHECKING:
     from ..storage.board import Board
@@ -170,7 +170,7 @@ class Watermarks:
         """The keeper cannot open this log's files: the broker syncs it. Nothing, if the log was deleted meanwhile."""
         held = self._by_number.get(number)
         if held is not None:
-            say(f"penstock: the keeper cannot sync a partition, the broker does: {why}")
+            say(f"the keeper cannot sync a partition, the broker does: {why}")
             held.inline_only = True
             self._sync_inline(held, even_lazy=True)
 
@@ -352,8 +352,8 @@ class Watermarks:
     def _sync_failed(self, held: TrackedLog, error: Exception) -> None:
         if isinstance(error, StorageFull):
             # Copy-on-write file systems need room even for the mark. The bytes are synced.
-            say(f"penstock: no room for the mark of {held.log.path}: {error}")
+            say(f"no room for the mark of {held.log.path}: {error}")
             return
         held.log.poison(str(error))
         held.row.poison = word(held.log.generation, held.log.written)
-        say(f"penstock: {error}")
+        say(str(error))

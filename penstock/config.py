@@ -13,7 +13,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -78,6 +78,18 @@ class Config(Struct, frozen=True, kw_only=True):
     mapped_readers: Annotated[int, _about("Most mapped readers at once; further ones are pushed to."), Meta(ge=0)] = 256
     keeper_timeout_s: Annotated[float, _about("A keeper that syncs nothing for so long is replaced.", "s")] = 30.0
     lazy_s: Annotated[float, _about("How long a topic with commit=written may stay unsynced.", "s")] = 0.1
+
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        _about("What processes log: debug, info, warning or error, and what is worse."),
+    ] = "warning"
+    log_format: Annotated[Literal["text", "json"], _about("How processes log: text or json, a line each.")] = "text"
+    log_dir: Annotated[str, _about("Where processes log, a file each; empty: standard error.")] = ""
+    log_file_bytes: Annotated[int, _about("A log file is rotated before it is larger.", "bytes"), Meta(ge=1 << 10)] = (
+        10 << 20
+    )
+    log_files: Annotated[int, _about("Log files kept of each process, with the current one."), Meta(ge=1)] = 5
+    log_age_s: Annotated[float, _about("A log file is rotated when it is older.", "s")] = 7 * 86400.0
 
     max_frame_bytes: Annotated[int, _about("Largest batch a client may send.", "bytes"), Meta(ge=64 << 10)] = 64 << 20
     max_record_bytes: Annotated[int, _about("Largest record of topics that do not say.", "bytes"), Meta(ge=1)] = (

@@ -17,7 +17,7 @@ from support.sources import ROOT, Source, all_sources, shipped, walk_files
 FUNCTION_LINES = 70
 FILE_LINES = 500
 LINE_WIDTH = 120
-TELLING = ("print_exc", "print_exception")
+TELLING = ("print_exc", "print_exception", "crashed")
 BINS = {"utils", "util", "common", "helpers", "helper", "misc"}
 
 # Assembled, so that this file does not contain what it looks for.

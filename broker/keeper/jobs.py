@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...storage import jobs
 from ...storage.errors import StorageError
-from ..stderr import say
+from ..diagnostics import say
 from . import messages
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class KeeperJobs:
             try:
                 result = self._do(job)
             except (OSError, StorageError) as error:
-                say(f"penstock: {type(job).__name__} failed: {error}")
+                say(f"{type(job).__name__} failed: {error}")
                 del self._open[number]
             else:
                 self._done(number, result)

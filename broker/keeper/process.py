@@ -11,6 +11,7 @@ Must not know: topics, messages of clients, ZeroMQ.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import signal
@@ -23,8 +24,8 @@ from ...storage.board import Board
 from ...storage.errors import StorageError
 from ...storage.files import Files
 from ..config import KeeperOptions, ServeConfig
+from ..diagnostics import say
 from ..packets import PacketSocket, PeerGone
-from ..stderr import say
 from ..system import die_with_parent, set_file_limit, syncfs
 from . import messages
 from .core import Keeper
@@ -109,6 +110,7 @@ class KeeperProcess:
         # Open for the whole life: syncfs reports to a descriptor what failed since it was opened.
         directory = os.open(command.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._keeper = Keeper(board, self._files, sync_all=lambda: syncfs(directory), options=self._options, warn=_warn)
+        say(f"watching {command.data}", logging.INFO)
         self._report(messages.Started(os.getpid()))
 
     def _register(self, command: messages.Register) -> None:
@@ -149,7 +151,7 @@ class KeeperProcess:
 
 
 def _warn(sentence: str) -> None:
-    say(f"penstock keeper: {sentence}")
+    say(sentence)
 
 
 def main(config: ServeConfig, *, link: int, doorbell: int, bell_back: int, parent_pid: int) -> int:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ...storage.board import boot_id, split
 from ...storage.data_directory import DOUBTS, previous_board
-from ..stderr import say
+from ..diagnostics import say
 
 if TYPE_CHECKING:
     from ...storage.board import Board
@@ -97,5 +97,5 @@ def _saved(files: Files, data: str) -> list[Doubt] | None:
     try:
         return msgspec.json.decode(files.read(path), type=list[Doubt])
     except (msgspec.MsgspecError, ValueError) as error:
-        say(f"penstock: {path} cannot be read, so every log is in doubt: {error}")
+        say(f"{path} cannot be read, so every log is in doubt: {error}")
         return None

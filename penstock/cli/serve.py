@@ -20,10 +20,11 @@ from ..storage.linux import need_linux
 from ..transport.free_addresses import need_free
 from .options import with_config
 from .output import Output
-from .standard_streams import to_stderr, unread_is_fine
+from .standard_streams import unread_is_fine
 
 if TYPE_CHECKING:
     from ..broker.config import ServeConfig
+    from ..broker.diagnostics import DiagnosticOptions
 
 _ENGINE = (
     "max_frame_bytes", "max_record_bytes", "max_topics", "max_partitions", "max_producers", "max_dedup_keys",
@@ -89,6 +90,7 @@ def command(
         _make_private(Path(loaded.config.listen[0].removeprefix("unix://")).parent)
 
     from ..broker import Supervisor
+    from ..broker.diagnostics import begin
     from ..broker.system import die_with_parent
 
     if parent is not None and not die_with_parent(parent):
@@ -103,7 +105,9 @@ def command(
                 _greet(output, event)
         said.append(event)
 
-    return Supervisor(serve_config(loaded.config), say=lambda line: to_stderr(f"penstock: {line}")).run(on_event)
+    config = serve_config(loaded.config)
+    begin("supervisor", config.log)
+    return Supervisor(config).run(on_event)
 
 
 def serve_config(config: configuration.Config) -> ServeConfig:
@@ -123,6 +127,7 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         keeper_timeout_s=config.keeper_timeout_s,
         gateway=_gateway(config) if config.resp or config.http else "",
         exporter=_exporter(config) if config.metrics else "",
+        log=_log_options(config),
         keeper=KeeperOptions(lazy_s=config.lazy_s),
         node={name: getattr(config, name) for name in _ENGINE},
     )
@@ -145,6 +150,16 @@ def _gateway(config: configuration.Config) -> str:
         import_module("..gateway.users", __package__).Users.load(users)
     need_free(url for urls in doors.values() for url in urls)
     return settings.to_json()
+
+
+def _log_options(config: configuration.Config) -> DiagnosticOptions:
+    """Where the processes log."""
+    from ..broker.diagnostics import DiagnosticOptions
+
+    return DiagnosticOptions(
+        level=config.log_level, format=config.log_format, files=config.log_files, file_bytes=config.log_file_bytes,
+        directory=str(Path(config.log_dir).absolute()) if config.log_dir else "", age_s=config.log_age_s,
+    )  # fmt: skip
 
 
 def _exporter(config: configuration.Config) -> str:

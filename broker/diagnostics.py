@@ -1,0 +1,149 @@
+"""What the processes tell their operator: sentences, through the standard logging module.
+
+Idea: every process of a broker calls `begin` once, with its part and the operator's choice: standard error, or a file
+of its own in a directory, as text or JSON lines. What libraries log goes the same way. One process writes a file, so
+that rotating needs no lock; the process after it goes on in the same file.
+
+Contract: saying something never ends a process and raises nothing. When the reader of a pipe has left, or the disk is
+full, the sentence is dropped. Memory and disk: `files` files of `file_bytes` for each part. Must not know what is said.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from typing import Literal
+
+from msgspec import Struct
+
+PARTS = {"": "penstock", "broker": "penstock", "supervisor": "penstock"}
+"""What sentences on standard error begin with; of other parts it is their name too."""
+
+_LOGGER = logging.getLogger("penstock")
+
+
+class DiagnosticOptions(Struct, frozen=True, kw_only=True):
+    """Where sentences go. Sizes in bytes, times in seconds."""
+
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+    format: Literal["text", "json"] = "text"
+    directory: str = ""  # has PART.log of each part; "": standard error
+    file_bytes: int = 10 << 20  # a file is rotated before it is larger
+    files: int = 5  # of each part, the newest with it
+    age_s: float = 7 * 86400.0  # a file is rotated when it is older
+
+
+def say(sentence: str, level: int = logging.WARNING) -> None:
+    """Tell the operator something."""
+    if not _LOGGER.hasHandlers():
+        begin("", DiagnosticOptions())
+    _LOGGER.log(level, sentence)
+
+
+def crashed(error: BaseException) -> None:
+    """Tell of a bug that ends this process, with its traceback."""
+    if not _LOGGER.hasHandlers():
+        begin("", DiagnosticOptions())
+    _LOGGER.critical("ended by an error that should not happen", exc_info=error)
+
+
+def begin(part: str, options: DiagnosticOptions) -> None:
+    """Have this process log as `part`. Raises OSError if its file cannot be written."""
+    handler: logging.Handler = StandardError()
+    if options.directory:
+        os.makedirs(options.directory, mode=0o700, exist_ok=True)
+        handler = AgedFile(f"{options.directory}/{part}.log", options)
+    if options.format == "json":
+        handler.setFormatter(JsonLines(part))
+    elif options.directory:
+        handler.setFormatter(TextLines(f"{{asctime}} {{levelname:<7}} {part}[{os.getpid()}] {{message}}", style="{"))
+    else:
+        handler.setFormatter(logging.Formatter(f"{PARTS.get(part, f'penstock {part}')}: %(message)s"))
+    root = logging.getLogger()
+    for before in list(root.handlers):
+        root.removeHandler(before)
+        before.close()
+    root.addHandler(handler)
+    root.setLevel(options.level.upper())
+
+
+class TextLines(logging.Formatter):
+    """Lines with the time in UTC, as of RFC 3339."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return _time(record)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self._part = part
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = {
+            "time": _time(record), "level": record.levelname.lower(), "part": self._part, "pid": record.process,
+            "logger": record.name, "message": record.getMessage(),
+        }  # fmt: skip
+        if record.exc_info:
+            said["error"] = self.formatException(record.exc_info)
+        return json.dumps(said)
+
+
+class StandardError(logging.Handler):
+    """Standard error as it is now, whatever has become of it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except BrokenPipeError:
+            null = os.open(os.devnull, os.O_WRONLY)  # what is still buffered would fail again when Python exits
+            os.dup2(null, sys.stderr.fileno())
+            os.close(null)
+        except OSError:
+            pass  # the next line is tried again: a disk may have room then
+
+
+class AgedFile(RotatingFileHandler):
+    """A file that is rotated by size and by age: PART.log, PART.log.1 and so on, the oldest last."""
+
+    def __init__(self, path: str, options: DiagnosticOptions) -> None:
+        self._age_s = options.age_s
+        self._begun_s = _begun_s(path)
+        count = max(options.files - 1, 0)
+        super().__init__(path, maxBytes=options.file_bytes, backupCount=count, encoding="utf-8", errors="replace")
+        os.chmod(path, 0o600)
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        return record.created - self._begun_s > self._age_s or bool(super().shouldRollover(record))
+
+    def doRollover(self) -> None:
+        super().doRollover()
+        self._begun_s = time.time()
+        if not self.backupCount:
+            os.truncate(self.baseFilename, 0)
+        os.chmod(self.baseFilename, 0o600)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drop what cannot be written: a disk may have room for the next sentence."""
+
+
+def _begun_s(path: str) -> float:
+    """When a file's first line was written; now, if it has none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            line = file.readline()
+        text = json.loads(line)["time"] if line.startswith("{") else line.partition(" ")[0]
+        return datetime.fromisoformat(text).timestamp()
+    except (OSError, ValueError, KeyError, TypeError):
+        return time.time()
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
