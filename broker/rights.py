@@ -14,7 +14,7 @@ something exists is allowed with any other operation on it. Pure: a principal re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -53,12 +53,19 @@ class Grant(Struct, frozen=True):
 class Principal:
     """A peer by the name it authenticated under, with all grants that concern it. Of one name are equal."""
 
-    __slots__ = ("decided", "grants", "name")
+    __slots__ = ("decided", "grants", "name", "passed")
 
     def __init__(self, name: str, grants: Iterable[Grant] = ()) -> None:
         self.name = name
         self.grants = tuple(grants)
         self.decided: dict[tuple[str, str], bool] = {}
+        self.passed: set[Hashable] = set()  # requests that were allowed, as their guard calls them
+
+    def remember(self, key: Hashable) -> None:
+        """Remember a request that was allowed."""
+        if len(self.passed) >= DECIDED_MOST:
+            self.passed.clear()
+        self.passed.add(key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Principal) and other.name == self.name

@@ -28,6 +28,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     resp: tuple[str, ...] = ()  # unix://, tcp:// and tls:// addresses of the RESP door
     http: tuple[str, ...] = ()  # the same of the HTTP door
     users: str = ""  # the users file; "" lets any client in
+    grants: bool = False  # users may do what the file grants them, not everything
     cors: tuple[str, ...] = ()  # origins whose pages may use the HTTP door; "*" for any
     tls_certificate: str = ""  # of tls:// addresses, and of tcp:// ones of the HTTP door; PEM files
     tls_key: str = ""

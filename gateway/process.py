@@ -73,7 +73,7 @@ DOORS: dict[str, Callable[[BrokerLink, AllConnections, HeldBytes, Users | None, 
 def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None]) -> None:
     """See the module. Raises InvalidUrl, InsecureListen, InvalidCertificate, InvalidUsers, TimedOut ..."""
     config.addresses()
-    users = Users.load(config.users) if config.users else None
+    users = Users.load(config.users, enforced=config.grants) if config.users else None
     uvloop = libraries.load("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, users, ready))

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ..broker.errors import UnknownTopic
-from ..broker.rights import Principal
+from ..broker.rights import Principal, authorize
 from ..clients.producing.arrow_data import ArrowData
 from ..clients.producing.queued import Queued
 from .appending import Appender, RecordRun, SharedBatch
@@ -76,6 +76,7 @@ async def _appending(
             return await act(link.appender(principal, known))
         except UnknownTopic:
             pass  # it was deleted, and with it what was appended
+    create = create and authorize(principal, "manage", f"topic:{name}")
     return await act(link.appender(principal, await link.topic_to_append(name, create=create)))
 
 

@@ -62,11 +62,13 @@ class Users:
         token = self._tokens.get(digest_of(secret))
         return self._principal(token.user) if token is not None and token.valid(time.time()) else None
 
-    def current(self, principal: Principal) -> Principal | None:
-        """A principal that has authenticated, as it is by now; None when the user was deleted."""
+    def current(self, principal: Principal) -> Principal:
+        """A principal that has authenticated, with its grants of now. A deleted user has none, if they are enforced."""
+        if not self._enforced:
+            return principal
         if time.monotonic() >= self._looked_s + LOOK_S:
             self._refresh()
-        return self._principal(principal.name) if principal.name in self._names else None
+        return self._principal(principal.name)
 
     def _principal(self, name: str) -> Principal:
         found = self._principals.get(name)
@@ -78,7 +80,6 @@ class Users:
     def _use(self, found: Access) -> None:
         self._access, self._stamp, self._passwords = found, found.stamp, found.passwords
         self._tokens = {token.digest: token for token in found.tokens}
-        self._names = frozenset(found.names)
         self._principals: dict[str, Principal] = {}
 
     async def verify(self, name: str, password: str, source: str = "", wrong: int = 0) -> Principal | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...transport import messages as m
 from ..errors import Forbidden
 from ..rights import authorize
 from .needs import TABLE
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 Sees = Callable[[str], bool]
 """Whether a principal may know of a resource."""
+
+
+OFTEN: dict[type, bool] = {m.Produce: False, m.Fetch: False, m.Lease: True, m.SettleTasks: True, m.ExtendLeases: True}
+"""Messages whose needs follow from their topic and, where it says so, their group: what passed once passes at once."""
 
 
 class Guard:
@@ -38,14 +43,22 @@ class Guard:
     def check(self, principal: Principal, message: Any) -> None:
         """Raise Forbidden unless the principal may make this request, on whose behalf handlers now work."""
         self._principal = principal
-        row = TABLE.get(type(message))
+        kind, key = type(message), None
+        if kind in OFTEN:
+            key = (kind, message.topic, message.group if OFTEN[kind] else "")
+            if key in principal.passed:
+                return
+        row = TABLE.get(kind)
         if row is None:
             return  # no handler takes it either
-        for operation, resource in row(message, self._name_of):
+        needs = list(row(message, self._name_of))
+        for operation, resource in needs:
             if not authorize(principal, operation, resource):
                 self.refused += 1
                 self.last_refusal = f"{principal.name} may not {operation} {resource}"
                 raise Forbidden(f"user {self.last_refusal}: an administrator can allow it with penstock acl add")
+        if key is not None and needs:
+            principal.remember(key)
 
     def _name_of(self, topic: bytes) -> str | None:
         found = self._topics.by_id.get(topic)

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from ...broker.rights import authorize
 from ...clients.errors import InvalidArgument
 from .operation import JSON, HttpCall, HttpOperation
 from .shapes import Offset, Partition
@@ -64,46 +63,49 @@ class ScheduleQuery(Struct, forbid_unknown_fields=True):
 
 
 async def list_groups(call: HttpCall) -> list[GroupInfo]:
-    call.may("read", call.path["topic"])
-    return [group_info(found) for found in await call.link.client.queues(call.path["topic"])]
+    call.may("see", topic := call.path["topic"])
+    found = await call.link.client.queues(topic)
+    return [group_info(each) for each in found if call.sees(topic, "group", each.name)]
 
 
 async def get_group(call: HttpCall) -> GroupInfo:
-    call.may("read", call.path["topic"])
+    call.may("see", call.path["topic"], "group", call.path["group"])
     return group_info(await call.link.client.queue(call.path["topic"], call.path["group"]))
 
 
 async def set_group(call: HttpCall) -> GroupInfo:
     topic, group, given = call.path["topic"], call.path["group"], call.body
-    call.may("manage", topic)
+    call.may("manage", topic, "group", group)
+    if dead_topic := given.settings.get("dead_topic"):
+        call.may("write", dead_topic)
     found = await call.link.driver.run(call.link.queue_verbs.set_queue(topic, group, given.start, given.settings))
     return group_info(await call.link.client.queue(found.topic_name, group))
 
 
 async def delete_group(call: HttpCall) -> None:
-    call.may("manage", call.path["topic"])
+    call.may("manage", call.path["topic"], "group", call.path["group"])
     await call.link.client.delete_queue(call.path["topic"], call.path["group"])
 
 
 async def pause(call: HttpCall) -> None:
-    call.may("manage", call.path["topic"])
+    call.may("manage", call.path["topic"], "group", call.path["group"])
     await call.link.client.pause_queue(call.path["topic"], call.path["group"], call.body.until)
 
 
 async def resume(call: HttpCall) -> None:
-    call.may("manage", call.path["topic"])
+    call.may("manage", call.path["topic"], "group", call.path["group"])
     await call.link.client.resume_queue(call.path["topic"], call.path["group"])
 
 
 async def list_workers(call: HttpCall) -> WorkerList:
-    call.may("read", call.path["topic"])
+    call.may_work(call.path["topic"], call.path["group"])
     found = await call.link.client.workers(call.path["topic"], call.path["group"])
     return WorkerList([WorkerInfo(each.name, each.pending, each.first_seen, each.last_active) for each in found])
 
 
 async def forget_worker(call: HttpCall) -> CountBody:
     topic, group, worker = call.path["topic"], call.path["group"], call.path["worker"]
-    call.may("write", topic)
+    call.may_work(topic, group)
     return CountBody(await call.link.client.forget_worker(topic, group, worker, call.asked.verb))
 
 
@@ -112,7 +114,7 @@ async def forget_worker(call: HttpCall) -> CountBody:
 
 async def dead_letters(call: HttpCall) -> DeadTaskList:
     asked: DeadQuery = call.asked
-    call.may("read", asked.queue)
+    call.may_work(asked.queue, asked.group)
     found = await call.link.client.dead_letters(
         asked.queue, asked.group, partition=asked.partition, offset=asked.offset, reason=asked.reason,
         max_records=asked.max_tasks,
@@ -122,7 +124,7 @@ async def dead_letters(call: HttpCall) -> DeadTaskList:
 
 async def redrive(call: HttpCall) -> CountBody:
     wanted: RedriveBody = call.body
-    call.may("write", wanted.queue)
+    call.may("manage", wanted.queue, "group", wanted.group)
     return CountBody(
         await call.link.client.redrive(
             wanted.queue, wanted.group, wanted.ids, reason=wanted.reason, per_s=wanted.per_s
@@ -132,7 +134,7 @@ async def redrive(call: HttpCall) -> CountBody:
 
 async def discard(call: HttpCall) -> CountBody:
     wanted: DeadChoice = call.body
-    call.may("write", wanted.queue)
+    call.may("manage", wanted.queue, "group", wanted.group)
     return CountBody(await call.link.client.discard(wanted.queue, wanted.group, wanted.ids, reason=wanted.reason))
 
 
@@ -141,20 +143,15 @@ async def discard(call: HttpCall) -> CountBody:
 
 async def list_schedules(call: HttpCall) -> SchedulesBody:
     if call.asked.queue is not None:
-        call.may("read", call.asked.queue)
+        call.may("see", call.asked.queue)
     found = await call.link.client.schedules(call.asked.queue)
-    return SchedulesBody(
-        [
-            schedule_info(each)
-            for each in found
-            if authorize(call.principal, "see", f"schedule:{each.topic}/{each.name}")
-        ]
-    )
+    return SchedulesBody([schedule_info(each) for each in found if call.sees(each.topic, "schedule", each.name)])
 
 
 async def set_schedule(call: HttpCall) -> ScheduleInfo:
     queue, given = call.path["queue"], call.body
     call.may("write", queue)
+    call.may("manage", queue, "schedule", call.path["name"])
     value = given.bytes_of_value()
     if value is None:
         raise InvalidArgument("value=null: a schedule appends a value")
@@ -167,7 +164,7 @@ async def set_schedule(call: HttpCall) -> ScheduleInfo:
 
 
 async def delete_schedule(call: HttpCall) -> None:
-    call.may("write", call.path["queue"])
+    call.may("manage", call.path["queue"], "schedule", call.path["name"])
     await call.link.client.delete_schedule(call.path["queue"], call.path["name"])
 
 

@@ -76,14 +76,14 @@ class ClientLeft(Exception):
 class HttpCall:
     """One request."""
 
-    __slots__ = ("_leaves", "_left", "asked", "body", "content_type", "door", "headers", "path", "principal")
+    __slots__ = ("_leaves", "_left", "_principal", "asked", "body", "content_type", "door", "headers", "path")
 
     def __init__(
         self, door: HttpGateway, principal: Principal, path: Mapping[str, str], headers: Mapping[bytes, bytes],
         leaves: Callable[[], Awaitable[Any]],
     ) -> None:  # fmt: skip
         self.door = door
-        self.principal = principal
+        self._principal = principal
         self.path = path
         self.headers = headers
         self.content_type = media_type(headers.get(b"content-type", b""))
@@ -91,6 +91,16 @@ class HttpCall:
         self.body: Any = None
         self._leaves = leaves
         self._left: asyncio.Future[Any] | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """The user that asks, with its grants of now."""
+        users = self.door.users
+        return self._principal if users is None else users.current(self._principal)
+
+    @principal.setter
+    def principal(self, principal: Principal) -> None:
+        self._principal = principal
 
     @property
     def link(self) -> BrokerLink:
@@ -102,9 +112,18 @@ class HttpCall:
 
         "" is the node.
         """
-        about = f"{kind}:{topic}/{name}" if name else f"{kind}:{topic}" if topic else NODE
+        about = _resource(topic, kind, name)
         if not authorize(self.principal, operation, about):
             raise Refusal(403, "forbidden", f"user {self.principal.name} has no permission to {operation} {about}")
+
+    def may_work(self, topic: str, group: str) -> None:
+        """Raise Refusal unless the principal may take part in a group."""
+        self.may("read", topic)
+        self.may("read", topic, "group", group)
+
+    def sees(self, topic: str, kind: str = "topic", name: str = "") -> bool:
+        """Whether the principal may know of something, as of `may`."""
+        return authorize(self.principal, "see", _resource(topic, kind, name))
 
     @property
     def ends(self) -> bool:
@@ -166,6 +185,10 @@ class Streamed(Struct, frozen=True):
 
 
 Handler = Callable[[HttpCall], Awaitable[Any]]
+
+
+def _resource(topic: str, kind: str, name: str) -> str:
+    return f"{kind}:{topic}/{name}" if kind != "topic" else f"topic:{topic}" if topic else NODE
 
 
 class HttpOperation(Struct, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ _STATUSES = {
     ),
     **dict.fromkeys(("too_much_asked", "protocol"), 400),
     "limit_reached": 429,
+    "forbidden": 403,
 }
 """Of codes whose class does not say it."""
 

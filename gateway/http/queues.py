@@ -15,7 +15,6 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ...broker.rights import authorize
 from ...clients.descriptions import Group, Topic
 from ...transport import messages
 from ..consumers import move, positions, start, take
@@ -67,11 +66,11 @@ class BrowseQuery(Struct, forbid_unknown_fields=True):
 async def list_queues(call: HttpCall) -> QueueList:
     """Those that the principal may read."""
     topics = await call.link.client.topics()
-    return QueueList([queue_info(topic) for topic in topics if authorize(call.principal, "see", f"topic:{topic.name}")])
+    return QueueList([queue_info(topic) for topic in topics if call.sees(topic.name)])
 
 
 async def get_queue(call: HttpCall) -> QueueInfo:
-    call.may("read", call.path["queue"])
+    call.may("see", call.path["queue"])
     return queue_info(await call.link.client.topic(call.path["queue"]))
 
 
@@ -91,14 +90,14 @@ NO_NOTES: Mapping[int, str] = MappingProxyType({})
 
 
 async def list_consumers(call: HttpCall) -> ConsumerList:
-    call.may("read", call.path["queue"])
-    groups = await call.link.client.groups(call.path["queue"])
+    call.may("see", queue := call.path["queue"])
+    groups = [each for each in await call.link.client.groups(queue) if call.sees(queue, "group", each.name)]
     return ConsumerList(sorted(map(_consumer_info, groups), key=lambda each: each.name))
 
 
 async def get_consumer(call: HttpCall) -> ConsumerInfo:
     name, consumer, client = call.path["queue"], call.path["consumer"], call.link.client
-    call.may("read", name)
+    call.may("read", name, "group", consumer)
     group, committed = await client.group(name, consumer), await client.committed(name, consumer)
     return _consumer_info(group, {number: place.note for number, place in committed.items()})
 
@@ -112,18 +111,18 @@ def _consumer_info(group: Group, notes: Mapping[int, str] = NO_NOTES) -> Consume
 
 
 async def delete_consumer(call: HttpCall) -> None:
-    call.may("write", call.path["queue"])
+    call.may("manage", call.path["queue"], "group", call.path["consumer"])
     await call.link.client.delete_group(call.path["queue"], call.path["consumer"])
 
 
 async def commit(call: HttpCall) -> ConsumerOffsets:
-    topic = await _topic(call, "write")
+    topic = await _topic(call, call.path["consumer"])
     await move(call.link, topic, call.path["consumer"], call.body.next, call.body.note)
     return await _position(call, topic)
 
 
 async def seek(call: HttpCall) -> ConsumerOffsets:
-    topic = await _topic(call, "write")
+    topic = await _topic(call, call.path["consumer"])
     offsets = await call.link.client.offsets(topic.name, start_of(call.body.to))
     await move(call.link, topic, call.path["consumer"], offsets)
     return await _position(call, topic)
@@ -133,10 +132,12 @@ async def _position(call: HttpCall, topic: messages.Topic) -> ConsumerOffsets:
     return ConsumerOffsets(await positions(call.link, topic, call.path["consumer"]))
 
 
-async def _topic(call: HttpCall, operation: str) -> messages.Topic:
-    """The queue of a request. Raises UnknownTopic, Refusal."""
+async def _topic(call: HttpCall, consumer: str | None = None) -> messages.Topic:
+    """The queue of a request, which may be read, by a consumer if one is named. Raises UnknownTopic, Refusal."""
     name, link = call.path["queue"], call.link
-    call.may("write" if operation == "write" else "read", name)
+    call.may("read", name)
+    if consumer is not None:
+        call.may("read", name, "group", consumer)
     return (await link.driver.run(link.verbs.topics([name])))[0]
 
 
@@ -144,13 +145,13 @@ async def _topic(call: HttpCall, operation: str) -> messages.Topic:
 
 
 async def consume(call: HttpCall) -> Reply | StoredMessages:
-    topic = await _topic(call, "read")
+    topic = await _topic(call, call.path["consumer"])
     starts = await positions(call.link, topic, call.path["consumer"])
     return await _read(call, topic, starts, call.asked.timeout_ms, call.asked.max_messages)
 
 
 async def browse(call: HttpCall) -> Reply | StoredMessages:
-    topic, asked = await _topic(call, "read"), call.asked
+    topic, asked = await _topic(call), call.asked
     starts = {asked.partition: start(topic, asked.partition, asked.offset)}
     return await _read(call, topic, starts, asked.timeout_ms, asked.max_messages)
 
@@ -170,7 +171,7 @@ async def _read(
         if found or left <= 0 or call.ends:
             return reply_of(call, topic, found, following)
         await call.wait(news(call.link, [TopicPlace(topic, 0)], left))
-        topic = await _topic(call, "read")
+        topic = await _topic(call)
 
 
 OPERATIONS = [

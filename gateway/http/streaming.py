@@ -82,7 +82,7 @@ async def _events(call: HttpCall, topic: Topic, starts: dict[int, int]) -> Async
     link = call.link
     yield b"retry: 2000\n\n"
     try:
-        while not call.ends and not call.has_left:
+        while not call.ends and not call.has_left and authorize(call.principal, "read", f"topic:{topic.name}"):
             for number, partition in enumerate(topic.partitions):
                 starts[number] = min(starts.get(number, partition.first), partition.end)
             wanted = {number: starts[number] for number in range(len(topic.partitions))}

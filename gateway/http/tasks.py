@@ -71,8 +71,7 @@ async def enqueue(call: HttpCall) -> TaskPlace:
 
 async def lease_tasks(call: HttpCall) -> LeasedTasks:
     wanted: LeaseRequestBody = call.body
-    call.may("read", wanted.queue)
-    call.may("write", wanted.queue)
+    call.may_work(wanted.queue, wanted.group)
     found = await call.wait(
         lease(
             call.link, wanted.queue, wanted.group, wanted.worker, most=wanted.max_tasks, lease_s=wanted.lease_s,
@@ -89,7 +88,7 @@ def _leased(queue: str, found: LeasedRecord) -> LeasedTaskBody:
 
 async def extend(call: HttpCall) -> ExtendedLease:
     wanted: ExtendBody = call.body
-    id_ = _id(call, "write")
+    id_ = _id(call, wanted.group)
     progress = bytes(wanted.progress) if isinstance(wanted.progress, msgspec.Raw) else None
     until_us, cancelled = await extend_task(
         call.link, id_, wanted.group, int(wanted.lease), lease_s=wanted.lease_s, progress=progress
@@ -98,7 +97,7 @@ async def extend(call: HttpCall) -> ExtendedLease:
 
 
 async def get_task(call: HttpCall) -> TaskStatus:
-    id_, client = _id(call, "read"), call.link.client
+    id_, client = _id(call, call.asked.group, "read"), call.link.client
     if call.asked.timeout_ms:
         try:
             found = await call.wait(client.wait_task(id_, call.asked.group, call.asked.timeout_ms / 1000))
@@ -110,12 +109,16 @@ async def get_task(call: HttpCall) -> TaskStatus:
 
 
 async def cancel(call: HttpCall) -> TaskStatus:
-    return task_status(await call.link.client.cancel_task(_id(call, "write"), call.body.group))
+    return task_status(await call.link.client.cancel_task(_id(call, call.body.group, "write"), call.body.group))
 
 
-def _id(call: HttpCall, operation: Operation) -> str:
-    """The task of a request. Raises InvalidArgument, Refusal."""
-    call.may(operation, parse_task_id(call.path["id"])[0])
+def _id(call: HttpCall, group: str, operation: Operation | None = None) -> str:
+    """The task of a request that works in a group, or does this to it. Raises InvalidArgument, Refusal."""
+    topic = parse_task_id(call.path["id"])[0]
+    if operation is None:
+        call.may_work(topic, group)
+    else:
+        call.may(operation, topic, "group", group)
     return call.path["id"]
 
 
@@ -128,7 +131,7 @@ def settling(verb: Outcome) -> Handler:
             verb, None if body.lease is None else int(body.lease), getattr(body, "delay_s", None),
             getattr(body, "reason", ""), body.bytes_of_result() if isinstance(body, AckBody) else None,
         )  # fmt: skip
-        await settle_task(call.link, _id(call, "write"), body.group, terms)
+        await settle_task(call.link, _id(call, body.group), body.group, terms)
 
     return settled
 

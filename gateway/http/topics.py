@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...broker.rights import authorize
 from ...clients.descriptions import Topic
 from ...clients.errors import InvalidArgument
 from .operation import JSON, HttpCall, HttpOperation
@@ -17,7 +16,7 @@ from .shapes import NewTopic, PartitionInfo, TopicChange, TopicInfo, TrimBody, T
 async def list_topics(call: HttpCall) -> list[TopicInfo]:
     """Those that the principal may read."""
     topics = await call.link.client.topics()
-    return [topic_info(topic) for topic in topics if authorize(call.principal, "see", f"topic:{topic.name}")]
+    return [topic_info(topic) for topic in topics if call.sees(topic.name)]
 
 
 async def create_topic(call: HttpCall) -> TopicInfo:
@@ -29,7 +28,7 @@ async def create_topic(call: HttpCall) -> TopicInfo:
 
 
 async def get_topic(call: HttpCall) -> TopicInfo:
-    call.may("read", call.path["topic"])
+    call.may("see", call.path["topic"])
     return topic_info(await call.link.client.topic(call.path["topic"]))
 
 

@@ -115,5 +115,17 @@ class RespSession(Protocol):
 def may(session: RespSession, operation: Operation, topic: str, group: str = "") -> None:
     """Raise CommandRefused unless the session's principal may do this to a topic, or to a group of it; "": the node."""
     about = f"group:{topic}/{group}" if group else f"topic:{topic}" if topic else NODE
-    if session.principal is None or not authorize(session.principal, operation, about):
+    if not _allows(session, operation, about):
         raise CommandRefused(f"this user has no permission to {operation} {about}", "NOPERM")
+
+
+def sees(session: RespSession, topic: str, group: str = "") -> bool:
+    """Whether the session's principal may know of a topic, or of a group of it."""
+    return _allows(session, "see", f"group:{topic}/{group}" if group else f"topic:{topic}")
+
+
+def _allows(session: RespSession, operation: Operation, about: str) -> bool:
+    principal, users = session.principal, session.door.users
+    if principal is None:
+        return False
+    return authorize(principal if users is None else users.current(principal), operation, about)

@@ -15,6 +15,7 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from ...broker.errors import UnknownGroup, UnknownTopic
+from ...broker.rights import Operation
 from ...clients.queues.picking import Unreadable, pick
 from ...storage.batch import Batch
 from ...storage.errors import Error
@@ -24,7 +25,7 @@ from ..asking import ask
 from ..leases import LEASE_RECORDS_MAX, LeaseTerms, Taken, claim, pass_over, set_worker, settle, take
 from ..link import BrokerLink, TopicPlace
 from ..reading import append_time_ms, offset_at
-from .command import Command, RespSession
+from .command import Command, RespSession, may
 from .entries import FIRST, EntryId, encoded, entry_id, following, id_text
 from .id_runs import id_runs
 from .names import group_of_name, worker_of_name
@@ -75,13 +76,14 @@ async def _create(session: RespSession, arguments: list[bytes]) -> Any:
             raise CommandRefused(SYNTAX)
     group = group_of_name(name)
     id_ = None if start == b"$" else entry_id(start, 0)
-    place, link = await find(session, key, "manage", create=makes), session.door.link
+    place, link = await find(session, key, "see", create=makes), session.door.link
     if place is None:
         raise CommandRefused(
             "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM "
             "option to create an empty stream automatically."
         )
     topic = place.topic.name
+    may(session, "manage", topic, group)
     if any(each.name == group for each in await link.client.queues(topic)):
         raise CommandRefused("Consumer Group name already exists", "BUSYGROUP")
     await link.client.set_queue(topic, group, start="latest" if id_ is None else "earliest", **SETTINGS)
@@ -97,7 +99,7 @@ async def _set_id(session: RespSession, arguments: list[bytes]) -> Any:
     if words and (len(words) != 2 or words[0].upper() != b"ENTRIESREAD"):
         raise CommandRefused(SYNTAX)
     count = whole(words[1], "ENTRIESREAD", -1) if words else -1
-    id_, place = None if start == b"$" else entry_id(start, 0), await _existing(session, key)
+    id_, place = None if start == b"$" else entry_id(start, 0), await _existing(session, key, name)
     try:
         await _go_on_behind(session.door.link, place, group_of_name(name), id_)
     except UnknownGroup:
@@ -120,7 +122,7 @@ async def _go_on_behind(link: BrokerLink, place: TopicPlace, group: str, id_: En
 async def _destroy(session: RespSession, arguments: list[bytes]) -> Any:
     """DESTROY key group."""
     key, name = arguments
-    place = await _existing(session, key)
+    place = await _existing(session, key, name)
     try:
         await session.door.link.client.delete_queue(place.topic.name, group_of_name(name))
     except UnknownGroup:
@@ -140,17 +142,19 @@ async def _delete_consumer(session: RespSession, arguments: list[bytes]) -> Any:
 
 async def _set_consumer(session: RespSession, arguments: list[bytes], *, known: bool) -> int:
     key, name, consumer = arguments
-    place, link = await _existing(session, key), session.door.link
+    place, link = await _existing(session, key, name, "read"), session.door.link
     try:
         return await set_worker(link, place, group_of_name(name), worker_of_name(consumer), known=known)
     except UnknownGroup:
         raise no_group(key, name) from None
 
 
-async def _existing(session: RespSession, key: bytes) -> TopicPlace:
-    place = await find(session, key, "manage")
+async def _existing(session: RespSession, key: bytes, name: bytes, operation: Operation = "manage") -> TopicPlace:
+    """The place of a key, on whose group the session may do this."""
+    place = await find(session, key, "read" if operation == "read" else "see")
     if place is None:
         raise CommandRefused("The XGROUP subcommand requires the key to exist.")
+    may(session, operation, place.topic.name, group_of_name(name))
     return place
 
 
@@ -189,12 +193,14 @@ async def _read(session: RespSession, name: bytes, consumer: str, options: ReadO
     wait_s = 0.0 if waits_s is None else waits_s or float("inf")
 
     async def take_from(places: list[TopicPlace]) -> list[Taken | None]:
+        for place in places:
+            may(session, "read", place.topic.name, group)
         most = REPLY_BYTES // len(places)
         return await take(link, [_terms(place, group, consumer, count, most, options) for place in places], wait_s)
 
     session.blocks(wait_s > 0.0)
     try:
-        taken = await at(session, options.keys, "write", take_from)
+        taken = await at(session, options.keys, "read", take_from)
     except (UnknownGroup, UnknownTopic):
         taken = None
     finally:
@@ -216,10 +222,11 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
     most = min(options.most or LEASE_RECORDS_MAX, LEASE_RECORDS_MAX)
     for key, text in zip(options.keys, options.ids, strict=True):
         behind = None if text == b">" else following(entry_id(text, 0))
-        place = await find(session, key, "write")
+        place = await find(session, key, "read")
         try:
             if place is None:
                 raise no_group(key, name)
+            may(session, "read", place.topic.name, group)
             terms = _terms(place, group, consumer, most, REPLY_BYTES, options)
             if behind is None:
                 (taken,) = await take(link, [terms], 0.0)
@@ -299,11 +306,12 @@ async def xack(session: RespSession, shared: list[bytes], columns: list[Sequence
 
     async def acknowledge(places: list[TopicPlace]) -> list[int]:
         (place,) = places
+        may(session, "read", place.topic.name, group)
         return await settle(link, place, group, [await ranges_of(link, place, ids) for ids in named], Verb.ACK)
 
     counts = None
     with suppress(UnknownGroup, UnknownTopic):
-        counts = await at(session, [key], "write", acknowledge)
+        counts = await at(session, [key], "read", acknowledge)
     return Encoded(b"".join([b":%d\r\n" % count for count in counts or [0] * len(named)]))
 
 

@@ -9,7 +9,7 @@ from ...clients.queues.descriptions import Queue
 from ...transport.queue_messages import QueueWorker
 from ..leases import held, workers
 from ..link import BrokerLink, TopicPlace
-from .command import Command, RespSession
+from .command import Command, RespSession, may, sees
 from .groups import no_group
 from .names import group_of_name, name_of_group
 from .pending import LISTED_MAX, id_of
@@ -44,7 +44,7 @@ async def _stream(session: RespSession, place: TopicPlace, words: list[bytes]) -
         "last-generated-id": ids[1], "max-deleted-entry-id": b"0-0", "entries-added": place.end,
         "recorded-first-entry-id": ids[0],
     }  # fmt: skip
-    queues = await link.client.queues(place.topic.name)
+    queues = await _queues(session, place)
     if len(words) > 1:
         return {**facts, **await _full(session, place, queues, _count(words[1:]))}
     ends = [Encoded(each[0]) if each else None for each in (first, last)]
@@ -59,14 +59,16 @@ def _count(words: list[bytes]) -> int:
 
 
 async def _full(session: RespSession, place: TopicPlace, queues: list[Queue], count: int) -> Any:
-    link, found = session.door.link, await entries(session, place, place.first, place.end, count)
+    found = await entries(session, place, place.first, place.end, count)
     return {
         "entries": [Encoded(each) for each in found],
-        "groups": [await _full_group(link, place, queue, count) for queue in queues],
+        "groups": [await _full_group(session, place, queue, count) for queue in queues],
     }
 
 
-async def _full_group(link: BrokerLink, place: TopicPlace, queue: Queue, count: int) -> Any:
+async def _full_group(session: RespSession, place: TopicPlace, queue: Queue, count: int) -> Any:
+    link = session.door.link
+    may(session, "read", place.topic.name, queue.name)
     facts = await _group(link, place, queue)
     pending, _ = await held(link, place, queue.name, count)
     consumers = [
@@ -106,7 +108,13 @@ def _id_of(entry: bytes) -> bytes:
 
 async def _groups(session: RespSession, place: TopicPlace, words: list[bytes]) -> Any:
     link = session.door.link
-    return [await _group(link, place, queue) for queue in await link.client.queues(place.topic.name)]
+    return [await _group(link, place, queue) for queue in await _queues(session, place)]
+
+
+async def _queues(session: RespSession, place: TopicPlace) -> list[Queue]:
+    """The queue groups of a topic that the session may know of."""
+    found = await session.door.link.client.queues(place.topic.name)
+    return [queue for queue in found if sees(session, place.topic.name, queue.name)]
 
 
 async def _group(link: BrokerLink, place: TopicPlace, queue: Queue) -> dict[str, Any]:
@@ -127,6 +135,7 @@ async def _consumers(session: RespSession, place: TopicPlace, words: list[bytes]
     if len(words) != 2:
         raise CommandRefused(SYNTAX)
     link, group = session.door.link, group_of_name(words[1])
+    may(session, "read", place.topic.name, group)
     try:
         found = await workers(link, place, group)
     except UnknownGroup:

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from ..link import TopicPlace
-from .command import Command, RespSession, may
+from .command import Command, RespSession, may, sees
 from .names import key_of_topic, numbered, topic_of_key
 from .places import find
 from .refusals import SYNTAX, CommandRefused, whole
@@ -17,10 +17,10 @@ from .replies import Status
 async def _has(session: RespSession, key: bytes) -> bool:
     """Whether a key is a topic, or one partition of several."""
     name = topic_of_key(key)
-    may(session, "read", name)
+    may(session, "see", name)
     if await session.door.link.topic(name) is not None:
         return True
-    return numbered(key) is not None and await find(session, key, "read") is not None
+    return numbered(key) is not None and await find(session, key, "see") is not None
 
 
 async def exists(session: RespSession, arguments: list[bytes]) -> Any:
@@ -50,9 +50,8 @@ async def delete(session: RespSession, arguments: list[bytes]) -> Any:
 
 
 async def _keys(session: RespSession, pattern: bytes = b"*") -> list[bytes]:
-    may(session, "read", "")
-    wanted = _glob(pattern)
-    found = [key_of_topic(topic.name) for topic in await session.door.link.client.topics()]
+    wanted, topics = _glob(pattern), await session.door.link.client.topics()
+    found = [key_of_topic(topic.name) for topic in topics if sees(session, topic.name)]
     return sorted(key for key in found if wanted.fullmatch(key.decode("latin-1")))
 
 

@@ -12,7 +12,7 @@ from ...transport.queue_messages import Claim, Leased
 from ..leases import LeaseTerms, claim, held, workers
 from ..link import BrokerLink, TopicPlace
 from ..reading import append_time_ms, offset_at
-from .command import Command, RespSession
+from .command import Command, RespSession, may
 from .entries import FIRST, LAST, EntryId, entry_id, id_text, lower_bound, upper_bound
 from .groups import entries_of, no_group
 from .id_runs import id_runs
@@ -31,6 +31,7 @@ async def xpending(session: RespSession, arguments: list[bytes]) -> Any:
     place, link, group = await find(session, key, "read"), session.door.link, group_of_name(name)
     try:
         if place is not None:
+            may(session, "read", place.topic.name, group)
             return await (_listed(link, place, group, words) if words else _summary(link, place, group))
     except (UnknownGroup, UnknownTopic):
         pass
@@ -126,9 +127,10 @@ async def _claiming(
     run: Callable[[BrokerLink, TopicPlace, Claim], Awaitable[Any]],
 ) -> Any:  # fmt: skip
     group, worker, idle_ms = group_of_name(name), worker_of_name(consumer), whole(idle, "min-idle-time", -(1 << 63))
-    place = await find(session, key, "write")
+    place = await find(session, key, "read")
     try:
         if place is not None:
+            may(session, "read", place.topic.name, group)
             wanted = Claim(0, place.topic.topic, group, worker, place.partition, min_idle_ms=max(idle_ms, 0))
             return await run(session.door.link, place, wanted)
     except (UnknownGroup, UnknownTopic):

@@ -52,6 +52,7 @@ async def find(session: RespSession, key: bytes, operation: Operation, *, create
     if topic is None and create:
         if not session.door.may_create:
             raise CommandRefused(f"there is no topic {name}, and this gateway makes none: CREATE it")
+        may(session, "manage", name)
         topic = await link.create(name)
     if topic is None:
         return None

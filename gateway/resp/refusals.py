@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...storage.errors import Error
 
-_KINDS = {"storage_full": "OOM", "limit_reached": "OOM"}
+_KINDS = {"storage_full": "OOM", "limit_reached": "OOM", "forbidden": "NOPERM"}
 
 
 class CommandRefused(Exception):

@@ -9,7 +9,7 @@ from ..consumers import move, positions
 from ..link import TopicPlace
 from ..reading import read
 from .appends import append
-from .command import Command, RespSession, may
+from .command import Command, RespSession, may, sees
 from .fields import EntryColumns
 from .names import key_of_topic, topic_of_key
 from .places import existing
@@ -71,7 +71,8 @@ async def listen(session: RespSession, arguments: list[bytes]) -> Any:
     if len(words) > 1:
         raise CommandRefused(SYNTAX)
     count = min(whole(words[0], "count", 1), LISTEN_COUNT_MAX) if words else LISTEN_COUNT
-    place, link = await existing(session, key, "write" if advances else "read"), session.door.link
+    place, link = await existing(session, key, "read"), session.door.link
+    may(session, "read", place.topic.name, consumer)
     start = await _position(session, place, consumer)
     end, found, following = min(start + count, place.end), [], start
     async for batch in read(link, place, start, end, FETCH_BYTES):
@@ -90,24 +91,26 @@ async def offset(session: RespSession, arguments: list[bytes]) -> Any:
     key, name, *words = arguments
     if len(words) > 1:
         raise CommandRefused(SYNTAX)
+    place = await existing(session, key, "read")
+    may(session, "read", place.topic.name, _consumer(name))
     if not words:
-        return await _position(session, await existing(session, key, "read"), _consumer(name))
-    wanted, place = whole(words[0], "offset"), await existing(session, key, "write")
+        return await _position(session, place, _consumer(name))
+    wanted = whole(words[0], "offset")
     await move(session.door.link, place.topic, _consumer(name), {place.partition: wanted})
     return Status("OK")
 
 
 async def topics(session: RespSession, arguments: list[bytes]) -> Any:
     """TOPICS."""
-    may(session, "read", "")
-    return sorted(key_of_topic(topic.name) for topic in await session.door.link.client.topics())
+    found = await session.door.link.client.topics()
+    return sorted(key_of_topic(topic.name) for topic in found if sees(session, topic.name))
 
 
 async def stats(session: RespSession, arguments: list[bytes]) -> Any:
     """STATS."""
     link = session.door.link
     if not arguments:
-        may(session, "read", "")
+        may(session, "see", "")
         every = await link.client.topics()
         return {
             "topics": len(every),
@@ -115,7 +118,7 @@ async def stats(session: RespSession, arguments: list[bytes]) -> Any:
             "bytes": sum(t.size_bytes for t in every),
         }
     name = topic_of_key(arguments[0])
-    may(session, "read", name)
+    may(session, "see", name)
     topic = await link.client.topic(name)
     return {
         "partitions": len(topic.partitions), "records": topic.records, "bytes": topic.size_bytes,
@@ -127,8 +130,9 @@ async def stats(session: RespSession, arguments: list[bytes]) -> Any:
 async def consumers(session: RespSession, arguments: list[bytes]) -> Any:
     """CONSUMERS."""
     name = topic_of_key(arguments[0])
-    may(session, "read", name)
-    return sorted(group.name for group in await session.door.link.client.groups(name))
+    may(session, "see", name)
+    found = await session.door.link.client.groups(name)
+    return sorted(group.name for group in found if sees(session, name, group.name))
 
 
 COMMANDS = [

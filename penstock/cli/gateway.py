@@ -11,9 +11,10 @@ from importlib import import_module
 from typing import Any
 
 import click
+from msgspec import structs
 
 from .options import Invocation, with_session, with_settings
-from .serve import door_settings
+from .serve import door_settings, users_file
 from .standard_streams import unread_is_fine
 
 
@@ -26,12 +27,20 @@ from .standard_streams import unread_is_fine
 )
 @click.option("--http", metavar="URL", multiple=True, help="Where HTTP clients connect, likewise.")
 @click.option("--users", metavar="FILE", default="", help="Users that clients have to be; see `penstock user add`.")
+@click.option("--access", metavar="FILE", default="", help="Users, and what each may do; see `penstock acl add`.")
 @click.option("--insecure", is_flag=True, help="Allow addresses that other machines can reach, without users.")
 @click.option("--no-create", is_flag=True, help="A record for a topic that is not there is an error.")
 @with_settings
 @with_session
 def command(
-    *, resp: tuple[str, ...], http: tuple[str, ...], users: str, insecure: bool, no_create: bool, session: Invocation
+    *,
+    resp: tuple[str, ...],
+    http: tuple[str, ...],
+    users: str,
+    access: str,
+    insecure: bool,
+    no_create: bool,
+    session: Invocation,
 ) -> None:
     """Serve clients of Redis and HTTP until SIGTERM or ^C, which answer what has arrived.
 
@@ -40,8 +49,9 @@ def command(
     if not resp and not http:
         raise click.UsageError("nothing to serve: name an address with --resp or --http")
     gateway = import_module("..gateway.process", __package__)  # by name: it comes with an extra
+    given = structs.replace(session.config, users=users or session.config.users, access=access or session.config.access)
     config = gateway.GatewayConfig(
-        url=session.url, resp=resp, http=http, users=users or session.config.users, insecure=insecure,
+        url=session.url, resp=resp, http=http, users=users_file(given), grants=bool(given.access), insecure=insecure,
         may_create=not no_create,
         **door_settings(session.config), drain_s=session.config.drain_s,
     )  # fmt: skip

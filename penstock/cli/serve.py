@@ -139,9 +139,11 @@ def _gateway(config: configuration.Config) -> str:
     Raises InvalidUrl, InsecureListen, MissingLibrary, InvalidUsers, InvalidCertificate, AddressInUse, CannotListen.
     """
     gateway = import_module("..gateway.config", __package__)  # by name: it comes with an extra
-    users = str(Path(config.users).absolute()) if config.users else ""
+    file = users_file(config)
+    users = str(Path(file).absolute()) if file else ""
     settings = gateway.GatewayConfig(
-        url="", resp=tuple(config.resp), http=tuple(config.http), users=users, insecure=config.insecure,
+        url="", resp=tuple(config.resp), http=tuple(config.http), users=users, grants=bool(config.access),
+        insecure=config.insecure,
         **door_settings(config),
     )  # fmt: skip
     doors = settings.addresses()
@@ -172,6 +174,15 @@ def _exporter(config: configuration.Config) -> str:
     )  # fmt: skip
     need_free(settings.addresses())
     return settings.to_json()
+
+
+def users_file(config: configuration.Config) -> str:
+    """The file that has the users of a gateway; "" without one. Raises InvalidConfig."""
+    if config.users and config.access and config.users != config.access:
+        raise configuration.InvalidConfig(
+            f"users={config.users} and access={config.access}: users and grants are one file: name it with access"
+        )
+    return config.access or config.users
 
 
 def door_settings(config: configuration.Config) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from penstock.broker.rights import Grant, Principal
+from penstock.broker.rights import DECIDED_MOST, Grant, Principal
 from penstock.transport import messages as m
 from support.engine import Rig
 
@@ -173,3 +173,24 @@ def test_a_refusal_says_who_may_not_do_what_and_is_counted(rig: Rig):
     assert (answer.code, answer.retry) == ("forbidden", False)
     assert answer.message.startswith("user ann may not read topic:t:")
     assert (rig.node.guard.refused, rig.node.guard.last_refusal) == (1, "ann may not read topic:t")
+
+
+def test_what_passed_once_is_not_passed_for_another_topic_group_or_principal(rig: Rig):
+    topic, other = rig.topic("t"), rig.topic("u")
+    ann = user("ann", "write topic:t", "read topic:t", "read group:t/g")
+    as_(rig, ann)
+    for _ in range(2):
+        assert isinstance(rig.produce(topic, [b"x"]), m.Produced)
+        assert isinstance(rig.lease(topic, "g"), m.Leased)
+        assert code(rig.produce(other, [b"x"])) == code(rig.lease(topic, "h")) == "forbidden"
+        assert code(rig.produce(bytes(16), [b"x"])) == "unknown_topic"
+    assert ann.passed == {(m.Produce, topic, ""), (m.Lease, topic, "g")}
+    as_(rig, user("ann"))
+    assert code(rig.produce(topic, [b"x"])) == code(rig.lease(topic, "g")) == "forbidden"
+
+
+def test_so_many_requests_are_remembered():
+    ann = user("ann", ALL)
+    for number in range(DECIDED_MOST + 1):
+        ann.remember(number)
+    assert ann.passed == {DECIDED_MOST}

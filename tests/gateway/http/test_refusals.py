@@ -205,6 +205,7 @@ def test_every_error_of_penstock_has_a_status_that_is_documented():
     assert set(found.values()) <= set(PHRASES)
     wanted = {
         "invalid_argument": 400, "invalid_topic": 400, "invalid_settings": 400, "invalid_request": 400,
+        "forbidden": 403,
         "too_much_asked": 400, "unknown_topic": 404, "unknown_group": 404, "unknown_task": 404, "task_forgotten": 404,
         "out_of_bounds": 404, "topic_exists": 409, "group_active": 409, "lease_lost": 409, "unknown_lease": 409,
         "record_too_large": 413, "batch_too_large": 413, "message_too_large": 413, "limit_reached": 429,
