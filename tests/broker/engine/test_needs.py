@@ -22,6 +22,7 @@ NEEDS: dict[type, list[Need]] = {
     m.Ping: [],
     m.Stats: [("see", "node")],
     m.Checkpoint: [("manage", "node")],
+    m.Checkpoint: [("manage", "node")],
     m.CreateTopic: [MANAGE],
     m.AlterTopic: [MANAGE],
     m.DeleteTopic: [MANAGE],
