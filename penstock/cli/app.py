@@ -41,6 +41,7 @@ COMMANDS = {
     "restore": "Make a data directory of a backup.",
     "log": "Verify, repair and dump the logs of a data directory.",
     "stats": "Show the broker's counters.",
+    "top": "Show live what the broker does.",
     "doctor": "Look for what may keep a broker from working, and say what to do.",
     "bench": "Measure a running broker.",
     "demo": "Stream 336,776 real flights through a broker and check them.",
