@@ -95,7 +95,8 @@ def decode_answer(received: Sequence[Buffer]) -> tuple[messages.Answer, Buffer]:
         message = _answers.decode(header)
     except _BAD_BYTES as error:
         raise ProtocolError(f"not an answer: {error}") from None
-    _check_payload(message, payload)
+    if len(payload):  # each answer that may carry batches may come without
+        _check_payload(message, payload)
     return message, payload
 
 

@@ -55,6 +55,8 @@ class Inflow:
         self._parts: list[memoryview] = []
         self._missing: list[memoryview] = []
         self._torn = b""
+        self.begun = False
+        """A message was begun and is not whole; until then all of the next bytes go to `spare`."""
 
     def places(self, spare: memoryview) -> list[memoryview]:
         """Buffers for the next bytes, in order; bytes of frames that have not begun go to `spare`."""
@@ -78,7 +80,22 @@ class Inflow:
         else:
             count += len(self._torn)
             self._torn = b""
-        self._cut(spare[:count], found)
+        data, at = spare[:count], 0
+        while count - at >= PREFIX_BYTES:
+            first, second = _PREFIX.unpack_from(data, at)
+            if first > self._max_bytes or second > self._max_bytes:
+                raise ProtocolError(f"a message of {first} and {second} bytes; frames are up to {self._max_bytes}")
+            at += PREFIX_BYTES
+            middle = at + first
+            if middle + second > count:
+                self._begin(first, second, data[at:])
+                break
+            frame = bytes(data[at:middle])
+            at = middle + second
+            found.append([frame, bytes(data[middle:at])] if second else [frame])
+        else:
+            self._torn = bytes(data[at:])
+        self.begun = bool(self._missing or self._torn)
         return found
 
     def _fill(self, count: int) -> int:
@@ -90,23 +107,6 @@ class Inflow:
             missing[0] = missing[0][count:]
             return 0
         return count
-
-    def _cut(self, data: memoryview, found: list[list[Buffer]]) -> None:
-        """Cut whole messages out of `data`, and keep what begins another."""
-        at, end = 0, len(data)
-        while end - at >= PREFIX_BYTES:
-            first, second = _PREFIX.unpack_from(data, at)
-            if first > self._max_bytes or second > self._max_bytes:
-                raise ProtocolError(f"a message of {first} and {second} bytes; frames are up to {self._max_bytes}")
-            at += PREFIX_BYTES
-            middle = at + first
-            if middle + second > end:
-                self._begin(first, second, data[at:])
-                return
-            frame = bytes(data[at:middle])
-            at = middle + second
-            found.append([frame, bytes(data[middle:at])] if second else [frame])
-        self._torn = bytes(data[at:])
 
     def _begin(self, first: int, second: int, data: memoryview) -> None:
         """Make room for a message of which only `data` is here."""

@@ -11,6 +11,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .bell import EventBell
@@ -36,7 +37,7 @@ _FOREVER = float("inf")
 
 
 class UnixClient:
-    """One connection to a server, made again by itself while it is asked for with `receive`, `refresh` or `poll`.
+    """One connection to a server, made again by itself while it is asked for with `receive` or `poll`.
 
     `connections` counts the connections made so far and `connected` says whether the last one stands. What was sent
     over an older connection may never have arrived, so a client greets and sends again whenever `connections` moved.
@@ -60,7 +61,8 @@ class UnixClient:
         self._spare = memoryview(bytearray(READ_BYTES))
         self._connection: UnixConnection | None = None
         self._inbox: deque[list[Buffer]] = deque()
-        self._looked = False
+        self.more = False
+        """The last message that was received was not the last one found."""
         self._retry_at = 0.0
         self._retry_s = RETRY_MIN_S
         self._made_at = 0.0  # the latest connection
@@ -82,7 +84,7 @@ class UnixClient:
         return bool(self._inbox)
 
     def due(self) -> float:
-        """When to `refresh`, though `fd` says nothing: the next try to connect, on the clock."""
+        """When to `receive`, though `fd` says nothing: the next try to connect, on the clock."""
         return self._retry_at if self._connection is None else _FOREVER
 
     # -- the connection ---------------------------------------------------------------------------
@@ -121,11 +123,9 @@ class UnixClient:
 
     def refresh(self) -> None:
         """Find out what has happened: mostly that something came, and reading tells as much as asking before."""
-        if self._connection is not None and not self._connection.stalled and not self._woken:
-            self._read(self._connection)
-            if self._connection is not None:
-                return
-        self._look(0.0)
+        connection = self._connection
+        if connection is None or connection.stalled or self._woken or not self._read(connection):
+            self._look(0.0)
 
     def _look(self, timeout_s: float | None) -> None:
         """Wait for something to happen, and see to it."""
@@ -134,14 +134,15 @@ class UnixClient:
             if fd == self._wake.fileno():
                 self._wake.hush()
                 continue
-            if event & select.EPOLLOUT:
-                self._flush()
+            if event & select.EPOLLOUT and self._connection is not None:
+                self._flush(self._connection)
             if event & ~select.EPOLLOUT and self._connection is not None:
                 self._read(self._connection)
         if self._connection is None and self._clock() >= self._retry_at:
             self._connect()
 
-    def _read(self, connection: UnixConnection) -> None:
+    def _read(self, connection: UnixConnection) -> bool:
+        """Read what is there. False once the connection has ended."""
         try:
             for _ in range(_READS_MAX):
                 self._inbox.extend(connection.receive())
@@ -149,18 +150,13 @@ class UnixClient:
                     break
         except (Lost, ProtocolError):
             self._lose()
+            return False
+        return True
 
-    def _flush(self) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        stalled = connection.stalled
-        try:
+    def _flush(self, connection: UnixConnection) -> None:
+        with suppress(Lost):  # as in `send`
             connection.flush()
-        except Lost:
-            return  # what the server said before it left is still to be read; reading comes to its end
-        if connection.stalled != stalled:
-            self._epoll.modify(connection.fd, connection.events)
+        self._epoll.modify(connection.fd, connection.events)
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -173,18 +169,25 @@ class UnixClient:
         if connection is None or connection.unsent > UNSENT_BYTES_MAX:
             return Sent.FULL
         connection.put(frames)
-        self._flush()
+        try:
+            connection.flush()
+        except Lost:
+            return Sent.TAKEN  # what the server said before it left is still to be read; reading comes to its end
+        if connection.stalled:
+            self._epoll.modify(connection.fd, connection.events)
         return Sent.TAKEN
 
     def receive(self) -> list[Buffer] | None:
-        """The next message; None when none waits. Looks for more once per None."""
-        if not self._inbox:
-            if not self._looked:
-                self.refresh()
-            self._looked = bool(self._inbox)
-            if not self._looked:
+        """The next message; None when none waits. Looks for more when those that it found were handed out."""
+        inbox = self._inbox
+        if not inbox:
+            self.refresh()
+            if not inbox:
+                self.more = False
                 return None
-        return self._inbox.popleft()
+        found = inbox.popleft()
+        self.more = bool(inbox)
+        return found
 
     def poll(self, timeout_s: float | None) -> bool:
         """Wait until a message can be received or the connection changed. False on timeout."""
@@ -203,7 +206,7 @@ class UnixClient:
             self._connection.break_off()
 
     def wake(self) -> None:
-        """Make `fd` readable until the next `refresh`, from any thread."""
+        """Make `fd` readable until the next look, from any thread."""
         if not self._epoll.closed:
             self._woken = True
             self._wake.ring()

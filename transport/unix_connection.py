@@ -113,7 +113,7 @@ class UnixConnection:
     def receive(self) -> list[list[Buffer]]:
         """The messages that have become whole, maybe none. Raises Lost, and ProtocolError for what is no framing."""
         for _ in range(_READS_MAX):
-            places = self._inflow.places(self._spare)
+            places = self._inflow.places(self._spare) if self._inflow.begun else [self._spare]
             self.more = False
             try:
                 count = self._socket.recv_into(places[0]) if len(places) == 1 else self._socket.recvmsg_into(places)[0]

@@ -83,8 +83,8 @@ class AsyncProducer(AsyncSending):
         """
         core = self._sending
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
-        deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
-        return await self._driver.run(self._send(value, key, headers, timestamp, partition, task, deadline))
+        patience = None if timeout is None else seconds(timeout, "timeout")
+        return await self._driver.run(self._send(value, key, headers, timestamp, partition, task, timeout=patience))
 
     async def send_many(
         self,

@@ -32,10 +32,10 @@ class UnixChannel:
     def __init__(self, url: str, *, max_bytes: int, clock: Callable[[], float]) -> None:
         self._url = url
         self._socket = UnixClient(url, max_bytes=max_bytes, clock=clock)
-
-    @property
-    def connections(self) -> int:
-        return self._socket.connections
+        self.connections = self._socket.connections
+        self.more = False
+        self.due, self.wake, self.break_off = self._socket.due, self._socket.wake, self._socket.break_off
+        self.close = self._socket.close
 
     @property
     def connected(self) -> bool:
@@ -46,10 +46,12 @@ class UnixChannel:
 
     def receive(self) -> tuple[Answer, Buffer] | None:
         while (received := self._socket.receive()) is not None:
+            self.connections, self.more = self._socket.connections, self._socket.more
             try:
                 return decode_answer(received)
             except ProtocolError:
                 continue  # no message of ours: drop it
+        self.connections = self._socket.connections
         return None
 
     def now_us(self) -> int:
@@ -70,20 +72,8 @@ class UnixChannel:
     def unlisten(self, endpoint: str) -> None:
         """Do nothing: there is no listener."""
 
-    def due(self) -> float:
-        return self._socket.due()
-
     def fileno(self) -> int:
         return self._socket.fd
 
     def look_again(self) -> None:
         """Do nothing: the descriptor tells everything as long as it lasts."""
-
-    def break_off(self) -> None:
-        self._socket.break_off()
-
-    def wake(self) -> None:
-        self._socket.wake()
-
-    def close(self) -> None:
-        self._socket.close()

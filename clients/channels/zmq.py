@@ -32,6 +32,7 @@ class ZmqChannel:
     """
 
     remote = True
+    more = True
 
     def __init__(self, url: str, *, max_bytes: int) -> None:
         self._url = url

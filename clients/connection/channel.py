@@ -25,6 +25,9 @@ class ClientChannel(Protocol):
     remote: bool
     """The broker is another process: answers arrive whatever we do. Where it is this one, `receive` does its work."""
 
+    more: bool
+    """Whether to `receive` again at once. Where that is not known before, it is true."""
+
     @property
     def connections(self) -> int:
         """Connections made so far: what was sent over an older one may never have arrived."""

@@ -56,6 +56,7 @@ class Driver:
         self.closed = False
         self._turned = threading.Condition(self.lock)
         self._leader = False
+        self._told = 0  # turns that all waiting threads were told of
         self._leader_turns = 0  # turns when the leader began to wait: what came since may be for it
         self._followers = 0  # that wait for anything
         self._expected: dict[object, list[threading.Lock]] = {}  # of those that wait for one outcome
@@ -81,7 +82,8 @@ class Driver:
                     return done.value
                 finally:
                     steps.close()
-                    self.tell()
+                    if self.connection.ended or self.connection.finished or self.connection.turns != self._told:
+                        self.tell()
                     if self._expected:
                         self.hand_over()
             except (KeyboardInterrupt, SystemExit):  # what it left half done goes on, whatever the application calls
@@ -131,9 +133,12 @@ class Driver:
 
     def tell(self) -> None:
         """Wake waiting threads after a turn, and run callbacks of applications (lock held)."""
+        self._told = self.connection.turns
         if self._followers:
             self._turned.notify_all()
-        if self.connection.ended:
+        if self.connection.ended and not (self._leader or self._expected):
+            self.connection.ended = []
+        elif self.connection.ended:
             self._tell_ended()
         elif self._leader and self.connection.turns != self._leader_turns:
             self.connection.channel.wake()

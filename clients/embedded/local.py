@@ -239,6 +239,7 @@ class LocalChannel:
     """A channel to a node in this process."""
 
     remote = False
+    more = True
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import accumulate, repeat
+from itertools import accumulate, cycle, repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +22,7 @@ from ...storage.batch import Codec, Kind
 from ...storage.errors import Closed, Error, InvalidBatch, StorageFull
 from ...storage.header_list import GivenHeaders, HeaderList, checked_headers
 from ...transport.messages import Failure, ProducerOpened, Topic
-from ...transport.partitioner import PARTITIONERS, Partitioner, Sticky
+from ...transport.partitioner import PARTITIONERS, Partitioner
 from ...transport.producer_session import TARGET_BYTES, ProducerSession
 from ..arguments.checking import one_of
 from ..arguments.quantities import Duration, event_time
@@ -74,8 +74,9 @@ class ProducerCore:
         self._future = future
         self.failed: list[Pending] = []  # errors for `flush` to raise, if no future raised them
         self.senders = [self.new_lane(number) for number in range(count)]
-        self._sticky = Sticky(count, int.from_bytes(os.urandom(2), "little"))
-        self._current = self.senders[self._sticky.partition]
+        first = int.from_bytes(os.urandom(2), "little") % count
+        self._in_turn = cycle(self.senders[first:] + self.senders[:first])  # a batch to each
+        self._current = next(self._in_turn)
         forks.tell(self)
 
     def _forked(self) -> None:
@@ -219,26 +220,6 @@ class ProducerCore:
             if column is not None:
                 column += repeat(missing, count) if given is None else given
 
-    def send(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: GivenHeaders | None,
-        timestamp: int | datetime | None,
-        partition: int | None,
-        queued: Queued | None,
-        deadline: float,
-    ) -> Steps[int]:
-        """Take one record and wait until it is committed. Returns its offset, or that of the task it repeats."""
-        if self.jammed is not None:
-            yield from self.unjam(deadline)
-        if self.closed:
-            self.check_open()
-        future = self.append(value, key, headers, timestamp, partition, queued)
-        yield from self.settled(future._pending, deadline)
-        offset, repeats = future.result(), future.repeats
-        return offset if repeats is None else repeats
-
     def _sender_of(self, key: bytes | None, partition: int | None) -> PartitionSender:
         if partition is not None:
             return self.sender(partition)
@@ -291,14 +272,14 @@ class ProducerCore:
 
     def _ship(self, sender: PartitionSender) -> None:
         """Send a sender's records: its trigger is reached. Short of a whole batch, take arrived answers first."""
-        if sender.expects_answers and sender.gather.size < TARGET_BYTES:
+        if sender.gather.size < TARGET_BYTES and sender.session is not None and sender.session.in_flight:
             sender.trigger = min(2 * sender.trigger, TARGET_BYTES)
             self._look()
         else:
             sender.ship()
         gathered = sender.gather.size
         if not gathered and sender is self._current:
-            self._current = self.senders[self._sticky.next_batch()]
+            self._current = next(self._in_turn)
         elif gathered >= TARGET_BYTES:
             self.jammed = sender
 
@@ -357,7 +338,7 @@ class ProducerCore:
         sender.add(piece.encode(session.producer_id, session.epoch, session.next_sequence), piece.count, pending)
         pending.count = piece.count
         if sender is self._current:
-            self._current = self.senders[self._sticky.next_batch()]
+            self._current = next(self._in_turn)
         self.connection.turn()
         return pending
 
@@ -380,15 +361,19 @@ class ProducerCore:
 
     def settled(self, pending: Pending, deadline: float) -> Steps[None]:
         """Wait until a batch is settled."""
-        gathered, sent = Pause(deadline), Pause(deadline, outcome=pending)
+        while not pending.settled and (pause := self.awaited(pending, deadline)) is not None:
+            yield pause
+
+    def awaited(self, pending: Pending, deadline: float) -> Pause | None:
+        """What a batch waits for until it is settled; None once it is. Raises what ends the waiting."""
         sender = self.senders[pending.partition]
-        while True:
-            if sender.gather is pending:
-                sender.ship()
-            if pending.settled:
-                return
-            self._check(sender, deadline)
-            yield gathered if sender.gather is pending else sent
+        if sender.gather is pending:
+            sender.ship()
+        if pending.settled:
+            return None
+        if sender.ended is not None or self.connection.refused is not None or self.connection.clock() >= deadline:
+            raise self.overdue(sender)
+        return Pause(deadline, outcome=None if sender.gather is pending else pending)
 
     def flush(self, deadline: float) -> Steps[None]:
         """Wait until nothing is gathered or in flight. Raises the first error not raised yet."""

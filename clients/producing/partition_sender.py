@@ -26,6 +26,7 @@ from ...transport.failures import error_from
 from ...transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened, Topic
 from ...transport.producer_session import TARGET_BYTES, InFlight, ProducerSession
 from ..connection.connection import LOOK_PERIOD_S, Question, raised
+from ..connection.steps import FOREVER
 from .pending import Owner, Pending
 from .queued import queue_columns
 
@@ -111,11 +112,6 @@ class PartitionSender:
             return False
         return session is None or not (session.in_flight or session.settled)
 
-    @property
-    def expects_answers(self) -> bool:
-        """Whether a batch is in flight whose answer sends the records gathered meanwhile."""
-        return self.session is not None and bool(self.session.in_flight)
-
     def has_room(self, size: int) -> bool:
         """Whether a batch can be added now. Raises what ended the sender."""
         if self.ended is not None:
@@ -151,7 +147,7 @@ class PartitionSender:
         first, batch = session.next_sequence, self._encoded(gathered, session)
         self.gather = fresh
         try:
-            self._add(batch, gathered)
+            self.add(batch, len(gathered.values), gathered)
         except BaseException:  # Ctrl-C before the session had them: they are gathered as before
             if session.next_sequence == first and not (gathered.settled or self._returned):
                 self.gather = gathered
@@ -176,37 +172,20 @@ class PartitionSender:
         except (InvalidBatch, TypeError) as error:
             return error if isinstance(error, Error) else InvalidBatch(f"records that cannot be encoded: {error}")
 
-    def _add(self, batch: Buffer | Error, records: Pending) -> None:
-        """`add` for records of which others may go without one that keeps them from being a batch."""
-        count = len(records.values)
-        if not isinstance(batch, Error):
-            batch = self._connection.too_large(batch, count) or batch
-        if not isinstance(batch, Error):
-            self._put(batch, count, records)
-        elif self.halves(records):
-            self._returned = (SentBack(records, refused=True), *self._returned)
-            self.try_soon()
-        else:
-            records.settle(-1, 0, batch)
+    def add(self, batch: Buffer | Error, count: int, pending: Pending) -> None:
+        """Put a batch on its way that was encoded for this sender's session, or refuse one that is too large, or none.
 
-    def halves(self, records: Pending) -> bool:
-        """Whether records that are refused together go again in two batches."""
-        return len(records.values) > 1
-
-    def add(self, batch: Buffer, count: int, pending: Pending) -> None:
-        """Put a batch on its way that was encoded for this sender's session. One over the frame limit is refused."""
-        refused = self._connection.too_large(batch, count)
-        if refused is None:
-            self._put(batch, count, pending)
-        else:
-            pending.settle(-1, 0, refused)
-
-    def _put(self, batch: Buffer, count: int, pending: Pending) -> None:
-        """As `add`, for a batch that is not too large."""
-        session = self.session
+        Other records of a refused batch go without the one that keeps them from being a batch.
+        """
+        session, connection = self.session, self._connection
         assert session is not None, "a batch is encoded for a session"
+        if not isinstance(batch, Error) and len(batch) > connection.frame_bytes_max:
+            batch = connection.too_large(batch, count) or batch
+        if isinstance(batch, Error):
+            self._refuse(batch, pending)
+            return
         if not session.in_flight:
-            self._progress_at = self._connection.clock()
+            self._progress_at = FOREVER  # counts from when it is asked for
         try:
             session.add(batch, count, pending)
             self.trigger = LOOK_BYTES
@@ -214,6 +193,17 @@ class PartitionSender:
         except BaseException:  # Ctrl-C: it may be on its way, and its records are not to wait for the next ones
             self.try_soon()
             raise
+
+    def _refuse(self, error: Error, records: Pending) -> None:
+        if self.halves(records):
+            self._returned = (SentBack(records, refused=True), *self._returned)
+            self.try_soon()
+        else:
+            records.settle(-1, 0, error)
+
+    def halves(self, records: Pending) -> bool:
+        """Whether records that are refused together go again in two batches."""
+        return len(records.values) > 1
 
     def _push(self, session: ProducerSession) -> None:
         """Send unsent batches. The rest is retried at the next turn."""
@@ -318,10 +308,7 @@ class PartitionSender:
             batch = self._encoded(pending, session) if first.batch is None else self._again(first.batch, session)
             before, self._returned = self._returned, tuple(rest)
             try:
-                if isinstance(batch, Error) or first.batch is None:
-                    self._add(batch, pending)
-                else:
-                    self.add(batch, pending.count or len(pending.values), pending)
+                self.add(batch, pending.count or len(pending.values), pending)
             except BaseException:  # Ctrl-C before the session had them: as in `ship`
                 if session.next_sequence == sequence and not pending.settled:
                     self._returned = before
@@ -339,20 +326,16 @@ class PartitionSender:
         """Settle the records of batches that the session has settled, each removed once its records are told."""
         settled = session.settled
         while settled:
-            self._tell(settled[0])
+            batch = settled[0]
+            pending: Pending = batch.handle
+            if pending.settled:
+                pass  # an interrupt came before it was taken off
+            elif batch.produced is not None:
+                pending.settle(batch.produced.offset, batch.produced.time_us, None, dict(batch.produced.repeats))
+            elif not self._is_returned(pending):
+                assert batch.failure is not None, "a batch settles one way or the other"
+                pending.settle(-1, 0, self.refusal(batch.failure))
             settled.popleft()
-
-    def _tell(self, batch: InFlight) -> None:
-        pending: Pending = batch.handle
-        if pending.settled:
-            return  # an interrupt came before it was taken off
-        if batch.produced is not None:
-            pending.settle(batch.produced.offset, batch.produced.time_us, None, dict(batch.produced.repeats))
-        else:
-            assert batch.failure is not None, "a batch settles one way or the other"
-            if self._is_returned(pending):
-                return
-            pending.settle(-1, 0, self.refusal(batch.failure))
 
     def refusal(self, failure: Failure) -> Error:
         """Handle batches that the broker refused."""
@@ -370,6 +353,7 @@ class PartitionSender:
 
     def unanswered(self, now: float) -> None:
         """See Asker."""
+        self._progress_at = min(self._progress_at, now)
         if now - self._progress_at > PATIENCE_S:
             self._connection.forget_asker(self)
             self.lost()

@@ -50,39 +50,33 @@ class Owner(Protocol):
         ...
 
 
-class Pending:
+class Pending(msgspec.Struct, eq=False):
     """Records of one partition that become one batch. Columns beside the values are None until a record has any.
 
     Records of a refused batch become two, its `parts`, and so on. Then these have the outcomes, and `settled` says that
     all of them are known.
     """
 
-    __slots__ = (
-        "callbacks", "count", "dones", "error", "has_columns", "headers", "keys", "offset", "owner", "partition",
-        "parts", "queued", "repeats", "seen", "settled", "size", "time_us", "times", "values", "whole",
-    )  # fmt: skip
-
-    def __init__(self, owner: Owner, partition: int) -> None:
-        self.owner = owner
-        self.partition = partition
-        self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] | None = None
-        self.headers: list[Mapping[str, bytes] | None] | None = None
-        self.times: list[int] | None = None
-        self.queued: list[Queued] | None = None
-        self.size = 0
-        self.has_columns = False
-        self.count = 0
-        self.settled = False
-        self.offset = -1
-        self.time_us = 0
-        self.repeats: Mapping[int, int] = NONE
-        self.error: Error | None = None
-        self.seen = False  # the error was raised or read
-        self.callbacks: list[Callable[[], None]] | None = None
-        self.dones: list[Done | None] = []  # of records by number; of those behind its end: None
-        self.parts: tuple[Pending, Pending] | None = None
-        self.whole: Pending | None = None
+    owner: Owner
+    partition: int
+    values: list[bytes | None] = []
+    keys: list[bytes | None] | None = None
+    headers: list[Mapping[str, bytes] | None] | None = None
+    times: list[int] | None = None
+    queued: list[Queued] | None = None
+    size: int = 0
+    has_columns: bool = False
+    count: int = 0
+    settled: bool = False
+    offset: int = -1
+    time_us: int = 0
+    repeats: Mapping[int, int] = NONE
+    error: Error | None = None
+    seen: bool = False  # the error was raised or read
+    callbacks: list[Callable[[], None]] | None = None
+    dones: list[Done | None] = []  # of records by number; of those behind its end: None
+    parts: tuple[Pending, Pending] | None = None
+    whole: Pending | None = None
 
     def halve(self) -> tuple[Pending, Pending]:
         """Have its records go in two batches. They must be several."""
@@ -116,18 +110,6 @@ class Pending:
         self.offset, self.time_us, self.error, self.repeats = offset, time_us, error, repeats
         if error is not None:
             self.owner.failed.append(self)
-        self._end()
-
-    def call_when_done(self, index: int, done: Done | None) -> None:
-        """Have `done` called with the outcome of record `index`, which is about to become the last."""
-        dones = self.dones
-        if len(dones) != index:
-            del dones[index:]  # of a record that was interrupted on its way in
-            dones += [None] * (index - len(dones))
-        if done is not None:
-            dones.append(done)
-
-    def _end(self) -> None:
         if self.dones:
             self.callbacks = [*(self.callbacks or ()), Telling(self, self.dones[: len(self.values)])]
             self.dones = []
@@ -137,8 +119,17 @@ class Pending:
         if self.callbacks is not None:
             connection.finished, self.callbacks = connection.finished + self.callbacks, None
         if whole is not None and [part for part in whole.parts or () if not part.settled] == [self]:
-            whole._end()
+            whole.settle(-1, 0, None)
         self.settled = True  # last: it is told again when Ctrl-C came with the return of a call before
+
+    def call_when_done(self, index: int, done: Done | None) -> None:
+        """Have `done` called with the outcome of record `index`, which is about to become the last."""
+        dones = self.dones
+        if len(dones) != index:
+            del dones[index:]  # of a record that was interrupted on its way in
+            dones += [None] * (index - len(dones))
+        if done is not None:
+            dones.append(done)
 
     def outcome(self, index: int) -> Posted | Error:
         """The outcome of a settled record, for its callback."""

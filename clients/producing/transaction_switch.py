@@ -19,16 +19,29 @@ class TransactionSwitch:
         self._core = core
         self._sending = core  # or the core of the transaction that stages what is sent now
 
-    def _send(self, *record: Any) -> Steps[int]:
-        """Send through the current core when there is room."""
-        if self._sending.jammed is not None:
-            yield from self._unjam(self._sending)
-        return (yield from self._sending.send(*record))
+    def _send(self, *record: Any, timeout: float | None) -> Steps[int]:
+        """Send one record through the current core when there is room, and wait until it is committed.
 
-    def _unjam(self, core: ProducerCore) -> Steps[None]:
+        Returns its offset, or that of the task it repeats.
+        """
+        connection = self._core.connection
+        deadline = connection.clock() + (connection.timeout if timeout is None else timeout)
+        while (core := self._sending).jammed is not None:
+            yield from self._unjam(core, deadline)
+        if core.closed:
+            core.check_open()
+        future = core.append(*record)
+        pending = future._pending
+        while not pending.settled and (pause := core.awaited(pending, deadline)) is not None:
+            yield pause
+        offset = future.result()
+        repeats = future.repeats if pending.repeats or pending.parts else None
+        return offset if repeats is None else repeats
+
+    def _unjam(self, core: ProducerCore, deadline: float | None = None) -> Steps[None]:
         """Wait for room unless the transaction ends meanwhile: then the next records go elsewhere."""
         try:
-            yield from core.unjam(core.connection.deadline())
+            yield from core.unjam(core.connection.deadline() if deadline is None else deadline)
         except Closed:
             if core is self._sending:
                 raise
