@@ -23,7 +23,7 @@ from .arrow import Origin
 from .codecs import Codec, inflate
 from .encoding import HEADER_DECODER, LIST_DECODER, assemble, encode, encode_raft, encode_state, lay_out
 from .errors import BadChecksum, InvalidBatch, NewerFormat
-from .few import recognise_few
+from .few import few_ends, few_values, recognise_few
 from .header import (
     ALIGNMENT,
     COLUMNS_MAX,
@@ -69,7 +69,7 @@ Value = bytes | MaybeNone
 """The value of a record."""
 
 _KINDS_WITH_RECORDS = frozenset({Kind.RECORDS, Kind.STAGED, Kind.KEPT})
-_VALUE, _RECORDS, _NO_LOG = int(ColumnId.VALUE), int(Kind.RECORDS), bytes(16)
+_VALUE, _RECORDS, _KEPT, _NO_LOG = int(ColumnId.VALUE), int(Kind.RECORDS), int(Kind.KEPT), bytes(16)
 _NO_NULLS = np.empty(0, np.int64)
 _HEADER_BYTES_OF = [aligned(HEADER_BYTES + DIRECTORY_STRUCT.size * count) for count in range(COLUMNS_MAX + 1)]
 
@@ -102,6 +102,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
     first_sequence: int
     producer_epoch: int
     known: list[Column] | None = None  # the directory, once read
+    ends: Sequence[int] | None = None  # of the values, once `check` has verified a column of a few
     checked: bool = False  # `check` saw the offsets of every column; inflated ones it does not see
     origin: Origin | None = None  # told by a range that hands it out
 
@@ -112,7 +113,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     def offsets(self) -> np.ndarray:
         """The records' offsets, int64, ascending, shape (record_count,). Raises InvalidBatch."""
-        if self.kind != Kind.KEPT:
+        if self.kind != _KEPT:
             return np.arange(self.base_offset, self.end_offset, dtype=np.int64)
         found = self._fixed(ColumnId.OFFSET, "<i8")
         if found is None:
@@ -121,7 +122,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     def first_at(self, offset: int) -> int:
         """Number of the first record at `offset` or above."""
-        if self.kind != Kind.KEPT:
+        if self.kind != _KEPT:
             return max(offset - self.base_offset, 0)
         return int(np.searchsorted(self.offsets(), offset))
 
@@ -157,6 +158,11 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
         Raises BadChecksum or InvalidBatch. A broker calls it on what it is given; a reader above the mark.
         """
+        if self.column_count == 1 and self.kind == _RECORDS:
+            self.ends = few_ends(self.buffer, self.record_count)
+            if self.ends is not None:
+                self.checked = True
+                return
         directory, has_value, compressed = self.directory(), False, False
         if len(directory) > 1:
             _check_once(directory)
@@ -167,7 +173,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         has_records = self.kind in _KINDS_WITH_RECORDS
         if has_records != has_value or has_records != (self.record_count > 0):
             raise InvalidBatch(f"a batch of kind {self.kind} with {self.record_count} records does not fit its columns")
-        if self.kind == Kind.KEPT:
+        if self.kind == _KEPT:
             columns.check_ascending(self.offsets())
         self.checked = not compressed
 
@@ -209,6 +215,8 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     def values(self) -> list[Value]:
         """The records' values, in order; None for a null."""
+        if self.ends is not None:
+            return few_values(self.buffer, self.ends)
         found: list[Value] = self._whole(ColumnId.VALUE) or []
         for index in self.nulls().tolist():
             found[index] = None
@@ -298,7 +306,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
         A KEPT batch without the column gives its own append time for all of them.
         """
-        found = self._fixed(ColumnId.APPEND_TIME, "<i8") if self.kind == Kind.KEPT else None
+        found = self._fixed(ColumnId.APPEND_TIME, "<i8") if self.kind == _KEPT else None
         return np.full(self.record_count, self.append_time_us, "<i8") if found is None else found
 
     def priorities(self) -> np.ndarray | None:

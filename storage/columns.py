@@ -200,9 +200,9 @@ def decode_variable(column: Buffer, count: int) -> list[bytes]:
     """The values of a variable column as bytes objects. Raises InvalidBatch."""
     view = memoryview(column)[data_start(count) :]
     if count > FEW:
-        return _cut(view, _check_many(column, count).tolist())
+        return cut(view, _check_many(column, count).tolist())
     offsets = _check_few(column, count)
-    return [bytes(view)] if count == 1 else _cut(view, offsets)
+    return [bytes(view)] if count == 1 else cut(view, offsets)
 
 
 def decode_runs(column: Buffer, count: int, first: int) -> Iterator[list[bytes]]:
@@ -216,7 +216,7 @@ def _divided(column: Buffer, count: int, first: int) -> Iterator[list[bytes]]:
     bounds = _check_few(column, count) if count <= FEW else _check_many(column, count).tolist()
     view = memoryview(column)[data_start(count) :]
     step = run_length(len(view), count)
-    return (_cut(view, bounds[begin : begin + step + 1]) for begin in range(first, count, step))
+    return (cut(view, bounds[begin : begin + step + 1]) for begin in range(first, count, step))
 
 
 def run_length(data_bytes: int, count: int) -> int:
@@ -224,7 +224,7 @@ def run_length(data_bytes: int, count: int) -> int:
     return max(RUN_BYTES * count // (data_bytes + OBJECT_BYTES * count), 1)
 
 
-def _cut(view: memoryview, bounds: Sequence[int]) -> list[bytes]:
+def cut(view: memoryview, bounds: Sequence[int]) -> list[bytes]:
     """The values between each two bounds."""
     start, end, count = bounds[0], bounds[-1], len(bounds) - 1
     if count <= 1 or end - start > LARGE * count:

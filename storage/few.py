@@ -47,8 +47,9 @@ _COLUMN = DIRECTORY_STRUCT.pack(ColumnId.VALUE, Codec.NONE, 0, _HEADER_BYTES, 0,
 
 # _START, batch_bytes, record_count, _PLACE, producer id, sequence and epoch, then the entry of the directory.
 _HEAD = struct.Struct(f"<12sII{len(_PLACE)}sQqI20x8sIIQ{_HEADER_BYTES - HEADER_BYTES - DIRECTORY_STRUCT.size}x")
-# The same with the checksum before it, to be taken apart: bytes that no field has are not looked at.
-_WHOLE = struct.Struct(f"<Q12sII{len(_PLACE)}sQqI20s8sIIQ{_HEADER_BYTES - HEADER_BYTES - DIRECTORY_STRUCT.size}x")
+# Its parts to be taken apart: the header with its checksum before it, and the entry.
+_HEADER = struct.Struct(f"<Q12sII{len(_PLACE)}sQqI20s")
+_ENTRY = struct.Struct("<8sIIQ")
 _RESERVED = bytes(20)
 _OFFSETS = [
     struct.Struct(f"<{count + 1}i{columns.data_start(count) - 4 * (count + 1)}x") for count in range(columns.FEW + 1)
@@ -56,7 +57,8 @@ _OFFSETS = [
 
 _PADDINGS = [bytes(size) for size in range(ALIGNMENT)]
 
-assert _HEAD.size + 8 == _WHOLE.size == _HEADER_BYTES
+assert _HEAD.size + 8 == _HEADER_BYTES
+assert (_HEADER.size, _ENTRY.size) == (HEADER_BYTES, DIRECTORY_STRUCT.size)
 
 
 FEW_BYTES = 64 << 10
@@ -108,21 +110,36 @@ def recognise_few(batch: Buffer) -> tuple[int, int, int, int, int] | None:
     size = len(view)
     if size <= _HEADER_BYTES:
         return None
-    (
-        checksum, start, batch_bytes, count, place, producer_id, first_sequence, epoch, reserved,
-        column, stored, raw, digest,
-    ) = _WHOLE.unpack_from(view)  # fmt: skip
-    end = _HEADER_BYTES + stored
-    if (
-        start != _START or place != _PLACE or reserved != _RESERVED or column != _COLUMN
-        or batch_bytes != size or end + (-stored & (ALIGNMENT - 1)) != size or raw != stored
-        or not 0 < count <= columns.FEW or stored < _OFFSETS[count].size
-    ):  # fmt: skip
+    checksum, start, batch_bytes, count, place, producer_id, first_sequence, epoch, reserved = _HEADER.unpack_from(view)
+    if start != _START or place != _PLACE or reserved != _RESERVED or batch_bytes != size:
         return None
-    values = view[_HEADER_BYTES:end]
-    if xxh3_64_intdigest(view[8:_HEADER_BYTES]) != checksum or xxh3_64_intdigest(values) != digest:
+    if xxh3_64_intdigest(view[8:_HEADER_BYTES]) != checksum or few_ends(view, count) is None:
+        return None
+    return checksum, count, producer_id, first_sequence, epoch
+
+
+def few_ends(batch: memoryview, count: int) -> Sequence[int] | None:
+    """Where each of `count` values begins, and where the last one ends, in the data of a whole batch with one column.
+
+    The column is verified: None where `encode_few` could not have made it, and where it is damaged.
+    """
+    column, stored, raw, digest = _ENTRY.unpack_from(batch, HEADER_BYTES)
+    end = _HEADER_BYTES + stored
+    if column != _COLUMN or raw != stored or end + (-stored & (ALIGNMENT - 1)) != len(batch):
+        return None
+    if not 0 < count <= columns.FEW or stored < _OFFSETS[count].size:
+        return None
+    values = batch[_HEADER_BYTES:end]
+    if xxh3_64_intdigest(values) != digest:
         return None
     ends = _OFFSETS[count].unpack_from(values)
     if ends[0] or ends[-1] != stored - _OFFSETS[count].size or (count > 1 and sorted(ends) != [*ends]):
         return None
-    return checksum, count, producer_id, first_sequence, epoch
+    return ends
+
+
+def few_values(batch: memoryview, ends: Sequence[int]) -> list[bytes]:
+    """The values of a batch, from what `few_ends` said of it."""
+    start = _HEADER_BYTES + _OFFSETS[len(ends) - 1].size
+    data = batch[start : start + ends[-1]]
+    return [bytes(data)] if len(ends) == 2 else columns.cut(data, ends)

@@ -21,6 +21,9 @@ import platform
 import sys
 import threading
 from collections.abc import Callable
+from functools import lru_cache
+from math import ceil
+from typing import Any
 
 from . import forks
 from .errors import BoardUnavailable
@@ -42,6 +45,12 @@ MISSING = "" if _is_known else f"mapped readers cannot be woken on {sys.platform
 
 class _Moment(ctypes.Structure):
     _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
+
+
+@lru_cache(maxsize=2048)  # a sleeper mostly says how long as it did before
+def _moment(milliseconds: int) -> Any:
+    """How long to sleep, as the kernel takes it, which only reads it: any thread may say the same."""
+    return ctypes.byref(_Moment(milliseconds // 1000, milliseconds % 1000 * 1_000_000))
 
 
 if _is_known:
@@ -98,10 +107,8 @@ class Futex:
         fence()
         if not still():
             return
-        whole, part = divmod(seconds, 1.0)
-        moment = _Moment(int(whole), int(part * 1e9))
         # Whatever it answers (woken, another number, time over, interrupted), the caller looks again.
-        _sleep(_CALL, self._address, _WAIT, ctypes.c_uint32(number), ctypes.byref(moment))
+        _sleep(_CALL, self._address, _WAIT, ctypes.c_uint32(number), _moment(ceil(seconds * 1000)))
 
     @property
     def is_raised(self) -> bool:

@@ -15,6 +15,8 @@ import numpy as np
 from .batch import Batch, Kind, Value
 from .header_list import FixedHeaders, HeaderPair, pairs_of
 
+_KEPT = int(Kind.KEPT)
+
 
 class _NoHeaders(FixedHeaders):
     """An empty dict that all records without headers share, so it stays empty. A copy of it, in another process too, is
@@ -58,13 +60,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 def records(batch: Batch, *, start: int = 0, partition: int = 0, topic: str = "") -> list[Record]:
     """The records of `batch` from offset `start` on. Raises InvalidBatch."""
-    first, values = batch.first_at(start), batch.values()
-    return _made(batch, values[first:] if first else values, first, _beside(batch), partition, topic)
+    first, values = batch.first_at(start) if start > batch.base_offset else 0, batch.values()
+    beside = NOTHING if batch.column_count == 1 else _beside(batch)
+    return _made(batch, values[first:] if first else values, first, beside, partition, topic)
 
 
 def record_runs(batch: Batch, start: int, partition: int = 0) -> Iterator[list[Record]]:
     """As `records`, a list of some at a time: what is used at once is still in the processor's cache."""
-    first, beside = batch.first_at(start), _beside(batch)
+    first, beside = batch.first_at(start), NOTHING if batch.column_count == 1 else _beside(batch)
     for values in batch.value_runs(first):
         yield _made(batch, values, first, beside, partition)
         first += len(values)
@@ -73,18 +76,12 @@ def record_runs(batch: Batch, start: int, partition: int = 0) -> Iterator[list[R
 Beside = tuple[Sequence[bytes | None] | None, Sequence[Mapping[str, bytes]] | None, np.ndarray | None]
 """Keys, headers and event times of a whole batch; None where it has no such column."""
 
+NOTHING: Beside = (None, None, None)
+"""Of a batch with one column, which can only be the values."""
+
 
 def _beside(batch: Batch) -> Beside:
-    if batch.column_count == 1:  # which can only be the values
-        return None, None, None
     return batch.keys(), batch.headers(), batch.event_times()
-
-
-def _offsets(batch: Batch, first: int, end: int) -> Sequence[int]:
-    """The offsets of records `first` to `end` (exclusive) of the batch."""
-    if batch.kind != Kind.KEPT:
-        return range(batch.base_offset + first, batch.base_offset + end)
-    return batch.offsets()[first:end].tolist()
 
 
 def _made(
@@ -92,14 +89,14 @@ def _made(
 ) -> list[Record]:
     """Records of the batch, as many as there are values, from the one numbered `first` on."""
     keys, headers, times = beside
-    end = first + len(values)
+    end, base = first + len(values), batch.base_offset
     return list(
         map(
             Record,
             values,
             repeat(None) if keys is None else keys[first:end],
             repeat(NO_HEADERS) if headers is None else headers[first:end],
-            _offsets(batch, first, end),
+            range(base + first, base + end) if batch.kind != _KEPT else batch.offsets()[first:end].tolist(),
             repeat(batch.append_time_us) if times is None else times[first:end].tolist(),
             repeat(partition),
             repeat(topic),

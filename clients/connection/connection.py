@@ -178,7 +178,6 @@ class Connection:
         self.forked = False  # this process is a child of the one that connected
         self.clock = clock
         self.welcome: Welcome | None = None
-        self.frame_bytes_max = FOREVER  # of the broker, once it has said so
         self.turns = 0
         self.now = clock()  # when the latest turn began
         self._emptied = self.now  # everything that had arrived by then was taken
@@ -364,7 +363,6 @@ class Connection:
             self.refused = ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}")
             return
         again, self.welcome, self._ready, self.refused = self.welcome is not None, message, True, None
-        self.frame_bytes_max = message.max_frame_bytes
         self._lost.update(dict.fromkeys(self._asked.values()))
         self._asked = {}
         if again:
@@ -443,11 +441,12 @@ class Connection:
 
         The broker would cut the client off, each time it was sent again.
         """
-        if len(batch) <= self.frame_bytes_max:
+        welcome = self.welcome
+        if welcome is None or len(batch) <= welcome.max_frame_bytes:
             return None
         return BatchTooLarge(
             f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
-            f"max_frame_bytes={self.frame_bytes_max} of the broker: split the record, or raise the setting"
+            f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
         )
 
     def find_topic(self, name: str, deadline: float) -> Steps[Topic]:

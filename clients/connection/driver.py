@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import get_ident
@@ -253,7 +254,7 @@ class Driver:
         timeout = min(max(until - self.connection.clock(), 0.0), WAIT_MAX_S)
         self._sleepers.append(sleeper)
         try:
-            self._unlocked(lambda: sleeper.sleep(timeout))
+            self._unlocked(partial(sleeper.sleep, timeout))
         finally:
             self._sleepers.remove(sleeper)
         if self.closed:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...broker.errors import Fenced, UnknownSession
@@ -144,7 +145,8 @@ class ConsumerCore:
 
     def _run_there(self) -> Handout | None:
         """The rest of the present run, or the next available one."""
-        self.check_open()
+        if self.closed or self.connection.forked or self.life.failure is not None:
+            self.check_open()
         handout = self._handout
         if handout is not None and handout.left:
             return handout
@@ -152,7 +154,8 @@ class ConsumerCore:
 
     def fetch(self, max_records: int, deadline: float) -> Steps[list[Record]]:
         """At most `max_records` records: what is there, or what comes first by the deadline."""
-        count("max_records", max_records)
+        if type(max_records) is not int or max_records < 0:
+            count("max_records", max_records)
         self._enter()
         self._one_by_one = False
         taken = self._records_there(max_records)
@@ -165,7 +168,8 @@ class ConsumerCore:
 
     def _records_there(self, most: int) -> list[Record]:
         """At most `most` records of those that are there: they are handed out."""
-        self.check_open()
+        if self.closed or self.connection.forked or self.life.failure is not None:
+            self.check_open()
         taken: list[Record] = []
         handout = self._handout
         while len(taken) < most:
@@ -232,17 +236,20 @@ class ConsumerCore:
             raise
 
     def _pause(self, deadline: float) -> Pause:
-        self.life.touched = self.connection.clock()
-        self._release_idle()
-        return Pause(deadline, self.life.mapped)
+        life = self.life
+        life.touched = self.connection.clock()
+        if life.session is not None and life.session.revoked:
+            self._release_idle()
+        return Pause(deadline, life.mapped)
 
     def _enter(self) -> None:
         """Note a call of the application: it is done with what it got before."""
-        self._mend()
+        if self._torn or self.back_to or self.life.half_lost:
+            self._mend()
         if self._handout is not None:
             self._note()
         self.life.touched = self.connection.clock()
-        session = self.session
+        session = self.life.session
         if session is None:
             return
         if self.options.auto_commit_s is not None:
@@ -258,7 +265,7 @@ class ConsumerCore:
         if end > delivery.next_offset:
             del found[delivery.next_offset - start :]
             end = delivery.next_offset
-        handout = self._handout = Handout(delivery, batch, found, end)
+        handout = self._handout = Handout(delivery, batch, iter(found), end)
         return handout
 
     def _note(self) -> None:
@@ -266,7 +273,7 @@ class ConsumerCore:
         handout = self._handout
         if handout is None:
             return
-        session, left = self.life.session, handout.left
+        session, left = self.life.session, length_hint(handout.iterator)
         if session is not None:
             session.handed_out(handout.delivery, handout.end - left)
         if not left:

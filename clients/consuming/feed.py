@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ...storage.accepted import passed
 from ...storage.batch import Batch, batches
@@ -23,9 +23,6 @@ from ...transport.consumer_session import REMOVED, ConsumerSession, Delivery
 from ..errors import MappedUnavailable
 from ..reading.readable import damaged, missing, readable, removed
 from .session_life import SessionLife
-
-if TYPE_CHECKING:
-    from ..reading.mapped import MappedSource
 
 Decoded = TypeVar("Decoded")
 
@@ -67,9 +64,15 @@ class Feed:
             elif not session.is_current(delivery):
                 self._finish(session, delivery)
             elif left:
-                found = self._decoded(delivery, left[0], decode)
+                try:
+                    if self._verify_all:
+                        left[0].check()
+                    found = decode(delivery, left[0])
+                except InvalidBatch as error:
+                    raise damaged(left[0], delivery.partition, self._life.topic.name, error) from error
                 left.popleft()
-                self._finish_if_done(session, delivery)
+                if not left and self._error is None:
+                    self._finish(session, delivery)
                 return found
             elif isinstance(self._error, AcceptedLoss):
                 passed(self._error)
@@ -91,25 +94,23 @@ class Feed:
                 self._batches.popleft()
             else:
                 self._error = None
-            self._finish_if_done(session, delivery)
+            if not self._batches and self._error is None:
+                self._finish(session, delivery)
         elif error is self._error:
             self._life.failure = error
 
-    def _decoded(self, delivery: Delivery, batch: Batch, decode: Callable[[Delivery, Batch], Decoded]) -> Decoded:
-        try:
-            if self._verify_all:
-                batch.check()
-            return decode(delivery, batch)
-        except InvalidBatch as error:
-            raise damaged(batch, delivery.partition, self._life.topic.name, error) from error
-
     def _begin(self, session: ConsumerSession) -> bool:
-        """Begin the next delivery. Returns whether there is one."""
+        """Begin the next delivery. Returns whether there is one. Raises MappedUnavailable."""
         if self._queue:
             delivery = self._queue.popleft()
             found: Iterable[Batch] = batches(delivery.payload)
         else:
-            read = None if self._life.mapped is None else self._read(self._life.mapped, session)
+            try:
+                read = None if self._life.mapped is None else self._life.mapped.next(session)
+            except MappedUnavailable:
+                if not self._life.fall_back():
+                    raise  # no other way is left
+                return False
             if read is None:
                 return False
             delivery, found = read
@@ -122,22 +123,9 @@ class Feed:
             self._error = removed(*where) if delivery.missing == REMOVED else missing(*where, delivery.missing, kind)
         return True
 
-    def _read(self, mapped: MappedSource, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
-        """Batches that a mapped session finds. Raises MappedUnavailable when no other way is left."""
-        try:
-            return mapped.next(session)
-        except MappedUnavailable:
-            if not self._life.fall_back():
-                raise
-            return None
-
-    def _finish_if_done(self, session: ConsumerSession, delivery: Delivery) -> None:
-        if not self._batches and self._error is None:
-            self._finish(session, delivery)
-
     def _finish(self, session: ConsumerSession, delivery: Delivery) -> None:
         """Finish a delivery that is used up or void."""
         self._delivery = self._error = None
         self._batches.clear()
-        if session.finished(delivery):
+        if delivery.records and session.finished(delivery):
             self._life.send_credit(session.credit_due())

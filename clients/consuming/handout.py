@@ -13,19 +13,20 @@ from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
 
+from msgspec import Struct
+
 from ...storage.batch import Batch
 from ...storage.record import Record
 from ...transport.consumer_session import Delivery
 
 
-class Handout:
-    """One run of records of one partition, handed out through `iterator`."""
+class Handout(Struct, eq=False):
+    """One run of records of one partition, handed out through `iterator`; `end` is the offset behind it."""
 
-    def __init__(self, delivery: Delivery, batch: Batch, found: list[Record], end: int) -> None:
-        self.delivery = delivery
-        self.batch = batch
-        self.iterator: Iterator[Record] = iter(found)
-        self.end = end
+    delivery: Delivery
+    batch: Batch
+    iterator: Iterator[Record]
+    end: int
 
     @property
     def left(self) -> int:
@@ -35,11 +36,11 @@ class Handout:
     @property
     def position(self) -> int:
         """The next offset to be handed out."""
-        return self.end - self.left
+        return self.end - length_hint(self.iterator)
 
     def take(self, count: int) -> list[Record]:
         """Hand out at most `count` records."""
-        return list(self.iterator if self.left <= count else islice(self.iterator, count))
+        return list(islice(self.iterator, count))
 
     def drop(self) -> None:
         """Hand out no more records, also through iterators that still exist."""

@@ -179,7 +179,8 @@ class PartitionSender:
         """
         session, connection = self.session, self._connection
         assert session is not None, "a batch is encoded for a session"
-        if not isinstance(batch, Error) and len(batch) > connection.frame_bytes_max:
+        welcome = connection.welcome
+        if not isinstance(batch, Error) and welcome is not None and len(batch) > welcome.max_frame_bytes:
             batch = connection.too_large(batch, count) or batch
         if isinstance(batch, Error):
             self._refuse(batch, pending)

@@ -23,6 +23,7 @@ import msgspec
 
 from ...storage.batch import Batch
 from ...storage.board import Board, boot_id
+from ...storage.board_row import ROW_WORD
 from ...storage.errors import AcceptedLoss, Corrupt, Error, OutOfBounds
 from ...storage.files import Files
 from ...storage.layout import log_number
@@ -46,6 +47,9 @@ POLL_S = 0.002
 OPEN_SEGMENTS = 64
 """Segments that one session keeps open, two descriptors each. Every mapping in use has one more."""
 
+
+FIRST_PLACE = ROW_WORD["first"]
+"""Which of a row's words says where its log begins."""
 
 AGAIN = -1
 """No epoch: of a partition that has to be found again."""
@@ -230,7 +234,8 @@ class SlotWaiter:
                 self._sleepers.discard(me)
                 if not self._sleepers:
                     self._woken = False
-                    self._release()
+                    if self._closed:
+                        self._board.close()
 
     def wake(self) -> None:
         """End a sleep."""
@@ -244,12 +249,8 @@ class SlotWaiter:
         with self._guard:
             self._closed = True
             self._slot.wake_all()
-            self._release()
-
-    def _release(self) -> None:
-        """Release the slot (lock held)."""
-        if self._closed and not self._sleepers:
-            self._board.close()
+            if not self._sleepers:
+                self._board.close()
 
 
 class BoardLogs:
@@ -280,7 +281,7 @@ class BoardLogs:
             return last
 
         def first() -> int:
-            found = row.first
+            found = row.words[FIRST_PLACE]
             return found if found and committed() is not None else 0
 
         try:

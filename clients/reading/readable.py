@@ -7,18 +7,13 @@ must not be skipped. Good batches before it come first. Pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from ...storage.batch import KINDS_OF_STREAMS, Batch, Kind
 from ...storage.errors import BadChecksum, Corrupt, Error, InvalidBatch, NewerFormat, OutOfBounds
 from ...storage.record import Record, records
 
-
-class Readable(NamedTuple):
-    """Batches for the application, and the error behind them, if any."""
-
-    batches: list[Batch]
-    error: Error | None
+Readable = tuple[list[Batch], "Error | None"]
+"""Batches for the application, and the error behind them, if any."""
 
 
 def readable(found: Iterable[Batch], offset: int, end: int) -> Readable:
@@ -31,8 +26,8 @@ def readable(found: Iterable[Batch], offset: int, end: int) -> Readable:
             elif batch.base_offset + batch.record_count > offset and batch.base_offset < end:
                 kept.append(batch)
     except (InvalidBatch, NewerFormat) as error:
-        return Readable(kept, error)
-    return Readable(kept, None)
+        return kept, error
+    return kept, None
 
 
 def _check_known(batch: Batch) -> None:
