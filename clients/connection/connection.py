@@ -15,7 +15,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...storage import units
 from ...storage.errors import BatchTooLarge, Closed, Error
@@ -119,21 +119,25 @@ class Question:
         self._then = then
         self._payload = payload
 
-    def send(self) -> bool:
-        """Send the request under a new id. Returns False if the channel cannot take it now."""
-        request = self._connection.next_request()
-        if not self._connection.send(self._make(request), self._payload, asker=self):
+    def send(self, message: Any = None) -> bool:
+        """Send `message`, or the request under a new id. Returns False if the channel cannot take it now."""
+        if message is None:
+            message = self._make(self._connection.next_request())
+        if not self._connection.send(message, self._payload, asker=self):
             return False
         self.times_sent += 1
-        self.request = request
+        self.request = message.request
         return True
 
-    def check(self) -> None:
-        """Raise InvalidArgument for invalid fields: a broker would count the client as hostile."""
+    def checked(self) -> Message:
+        """The request under a new id. Raises InvalidArgument for invalid fields: a broker would count the client as
+        hostile."""
+        message = self._make(self._connection.next_request())
         try:
-            check_request(self._make(0))
+            check_request(message)
         except ProtocolError as error:
             raise InvalidArgument(error.message) from None
+        return message
 
     def answered(self, answer: Answer) -> None:
         if self.answer is None:
@@ -215,10 +219,9 @@ class Connection:
 
     def post(self, question: Question) -> None:
         """Send a question as soon as possible. Raises InvalidArgument for an invalid one."""
-        if not question.times_sent:
-            question.check()
+        message = None if question.times_sent else question.checked()
         self._unsent[question] = None  # first: Ctrl-C may come with the return of any call
-        if len(self._unsent) == 1 and question.send():
+        if len(self._unsent) == 1 and question.send(message):
             self._unsent.pop(question, None)
 
     def holds(self, question: Question) -> bool:

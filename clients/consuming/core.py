@@ -16,6 +16,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...broker.errors import Fenced, UnknownSession
+from ...storage.arguments import INT_MAX
 from ...storage.batch import Batch
 from ...storage.errors import Closed, Error
 from ...storage.record import Record, records
@@ -154,7 +155,7 @@ class ConsumerCore:
 
     def fetch(self, max_records: int, deadline: float) -> Steps[list[Record]]:
         """At most `max_records` records: what is there, or what comes first by the deadline."""
-        if type(max_records) is not int or max_records < 0:
+        if type(max_records) is not int or not 0 <= max_records <= INT_MAX:
             count("max_records", max_records)
         self._enter()
         self._one_by_one = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 Rows = tuple[Sequence[Value], Iterable[bytes | None], Iterable[Mapping[str, bytes]], range, Iterable[int]]
 """Values, keys, headers, offsets and times of some records that follow each other, ready for `map`."""
+
+
+_first = attrgetter("first")
+_KEPT = int(Kind.KEPT)
 
 
 class Unreadable(Struct, frozen=True):
@@ -45,8 +50,11 @@ def pick(
     payload: Buffer, runs: Iterable[tuple[int, int]], times: Times = Batch.event_times
 ) -> Iterator[Rows | Unreadable]:
     """The records of `runs` (first offset, how many). Raises InvalidBatch when `payload` is not whole batches."""
-    held = sorted((_Held(batch, times) for batch in batches(payload)), key=_first)
-    firsts = [each.first for each in held]
+    held: list[_Held] = []
+    for batch in batches(payload):
+        held.append(_Held(batch, times))
+    held.sort(key=_first)
+    firsts = list(map(_first, held))
     for first, count in runs:
         offset, end = first, first + count
         while offset < end:
@@ -68,11 +76,14 @@ class _Held:
         self._error: InvalidBatch | MissingCodec | None = None
         self._bad: dict[int, InvalidBatch] = {}  # by number, records of a batch that is good otherwise
         self._values: list[Value] | None = None
+        self._keys: Sequence[bytes | None] | None = None
+        self._headers: Sequence[Mapping[str, bytes]] | None = None
+        self._times: np.ndarray | None = None
         self._offsets: np.ndarray | None = None
         self.first = batch.base_offset
         try:
             batch.check()
-            if batch.kind == Kind.KEPT:
+            if batch.kind == _KEPT:
                 self._offsets = batch.offsets()
                 self.first = int(self._offsets[0])
         except InvalidBatch as error:
@@ -105,7 +116,7 @@ class _Held:
         """The bounds in this batch of the run that starts with `offset`."""
         if self._offsets is None:
             at, count = offset - self.first, self._batch.record_count
-            if self._batch.kind == Kind.KEPT:  # a damaged one: which records it has cannot be told
+            if self._batch.kind == _KEPT:  # a damaged one: which records it has cannot be told
                 return 0, 1
             return at, min(end - self.first, count)
         at, until = np.searchsorted(self._offsets, (offset, end)).tolist()
@@ -116,8 +127,10 @@ class _Held:
     def _decode(self) -> None:
         batch = self._batch
         try:
-            self._values, self._keys, self._times = batch.values(), batch.keys(), self._times_of(batch)
-            self._headers = self._decoded_headers()
+            self._values = batch.values()
+            if batch.column_count > 1:
+                self._keys, self._times = batch.keys(), self._times_of(batch)
+                self._headers = self._decoded_headers()
         except (InvalidBatch, MissingCodec) as error:
             self._error = error
 
@@ -128,7 +141,3 @@ class _Held:
             found = self._batch.headers_of_each()
             self._bad = {number: each for number, each in enumerate(found) if isinstance(each, InvalidBatch)}
             return [NO_HEADERS if isinstance(each, InvalidBatch) else each for each in found]
-
-
-def _first(held: _Held) -> int:
-    return held.first

@@ -87,17 +87,14 @@ class WorkerCore:
 
     def turn(self, now: float) -> None:
         """See Part."""
-        self.settling.turn(now)
-        due = [lease for lease in self.held.values() if lease.beat_at <= now]
-        if due:
-            self._beat(due, now)
+        if now >= self.settling.send_at or now >= self.settling.again_at:
+            self.settling.turn(now)
+        if self.held and min(map(_beat_at, self.held.values())) <= now:
+            self._beat([lease for lease in self.held.values() if lease.beat_at <= now], now)
 
     def due(self) -> float:
         """See Part."""
-        due = self.settling.due()
-        for lease in self.held.values():
-            due = min(due, lease.beat_at)
-        return due
+        return min(self.settling.send_at, self.settling.again_at, *map(_beat_at, self.held.values()))
 
     def restored(self) -> None:
         """See Part: leases outlive connections, and questions are asked again by themselves, but one whose answer an
@@ -111,8 +108,10 @@ class WorkerCore:
         """At most `max_records` tasks: available ones, or the first that come by the deadline."""
         self.enter()
         check_count(max_records)
-        self._take_back()
-        self._unavailable.raise_next()
+        if self.left:
+            self._take_back()
+        if self._unavailable.untold:
+            self._unavailable.raise_next()
         return (yield from self.leasing.fetch(max_records, deadline))
 
     def ack_and_fetch(self, tasks: Sequence[TaskRecord], max_records: int, deadline: float) -> Steps[list[Any]]:
@@ -167,7 +166,8 @@ class WorkerCore:
 
     def enter(self) -> None:
         """Note a call of the application."""
-        self.check_open()
+        if self.closed or self.connection.forked:
+            self.check_open()
         self.touched = self.connection.clock()
 
     # -- settling -----------------------------------------------------------------------------------------
@@ -183,12 +183,13 @@ class WorkerCore:
     ) -> Steps[None]:
         """Settle tasks and wait until that is committed. Raises LeaseLost."""
         self.enter()
-        if not isinstance(tasks, Sequence) or isinstance(tasks, (str, bytes)):
+        if type(tasks) not in (tuple, list) and (not isinstance(tasks, Sequence) or isinstance(tasks, (str, bytes))):
             raise _no_tasks(tasks)
         if not tasks:
             return
-        future = self._gather(tasks, verb, delay_milliseconds(delay), checked_reason(reason), checked_result(result))
-        self.settling.send()
+        delay_ms = BY_GROUP if delay is None else delay_milliseconds(delay)
+        why = "" if reason == "" else checked_reason(reason)
+        future = self._gather(tasks, verb, delay_ms, why, None if result is None else checked_result(result))
         yield from self.settled(future, self.connection.deadline())
         future.raise_error()
 
@@ -234,7 +235,7 @@ class WorkerCore:
     def settled(self, future: SettleFuture, deadline: float) -> Steps[None]:
         """Wait until the outcome is known."""
         self.settling.send()
-        while not future.done():
+        while future.left:
             self._check(deadline)
             yield Pause(deadline)
 
@@ -376,6 +377,7 @@ class WorkerCore:
         self.ended = True
 
 
+_beat_at = attrgetter("beat_at")
 _lease = attrgetter("_lease")
 _offset = attrgetter("offset")
 

@@ -65,13 +65,15 @@ class Held:
     """One lease of this worker. `open`: offsets not settled yet; `lease_ms`: its usual length, 0 without end."""
 
     __slots__ = (
-        "beat_at", "cancelled", "core", "count", "handed", "lease_ms", "lost", "open", "partition", "token", "until",
+        "beat_at", "cancelled", "core", "count", "handed", "lease_ms", "lost", "open", "partition", "place", "token",
+        "until",
     )  # fmt: skip
 
     def __init__(self, core: LeaseHolder, partition: int, token: int, lease_ms: int, offsets: set[int]) -> None:
         self.core = core
         self.partition = partition
         self.token = token
+        self.place = partition, token  # as the wire names it
         self.lease_ms = lease_ms
         self.open = offsets
         self.count = len(offsets)
@@ -86,7 +88,7 @@ class Held:
         if not (self.lease_ms and lease_ms):
             self.lease_ms = lease_ms  # it has an end now, or none any more
         self.until = now + lease_ms / 1000 if lease_ms else math.inf
-        self.beat_at = now + (lease_ms or PACE_MS) / 1000 - self.pace_ms / 1500
+        self.beat_at = now + (lease_ms or PACE_MS) / 1000 - (self.lease_ms or PACE_MS) / 1500
 
     @property
     def pace_ms(self) -> int:
@@ -97,28 +99,24 @@ class Held:
         """A length that does not shorten the lease."""
         return max(lease_ms, round((self.until - now) * 1000)) if self.lease_ms else 0
 
-    @property
-    def place(self) -> tuple[int, int]:
-        """The lease as the wire names it."""
-        return self.partition, self.token
-
 
 @unpicklable("what `exception()` says")
 class SettleFuture:
     """The future of tasks that were settled without waiting."""
 
-    __slots__ = ("_callbacks", "_core", "_error", "_left", "_seen")
+    __slots__ = ("_callbacks", "_core", "_error", "_seen", "left")
 
     def __init__(self, core: LeaseHolder) -> None:
         self._core = core
-        self._left = 0
+        self.left = 0
+        """Gatherings with tasks of this future that are not settled."""
         self._error: Error | None = None
         self._seen = False
         self._callbacks: list[Callable[[], None]] = []
 
     def done(self) -> bool:
         """Whether the outcome is known."""
-        return not self._left
+        return not self.left
 
     def result(self, timeout: float | None = None) -> None:
         """Wait until it is committed, at most `timeout` seconds (None: the client's).
@@ -131,7 +129,7 @@ class SettleFuture:
 
     def exception(self, timeout: float | None = None) -> Error | None:
         """Wait like `result`; returns the error, None if committed."""
-        if self._left:
+        if self.left:
             self._core.run(self._core.settled(self, self._core.connection.deadline(timeout)))
         self._seen = True
         return self._error
@@ -142,16 +140,12 @@ class SettleFuture:
             callback(self)
 
     def _remember(self, callback: Callable[[SettleFuture], Any]) -> bool:
-        if self._left:
+        if self.left:
             self._core.connection.check_ours()
             self._callbacks.append(Once(callback, self))
-        return bool(self._left)
+        return bool(self.left)
 
     # -- for the core ---------------------------------------------------------------------------------
-
-    def expect(self) -> None:
-        """Count a gathering that has tasks of this future."""
-        self._left += 1
 
     def refuse(self, error: Error) -> None:
         """Note a refused task; the first reason is kept."""
@@ -160,8 +154,8 @@ class SettleFuture:
 
     def told(self) -> None:
         """Count a gathering that was settled, either way."""
-        self._left -= 1
-        if not self._left:
+        self.left -= 1
+        if not self.left:
             self._core.connection.finished += self._callbacks
             self._callbacks = []
 
@@ -172,7 +166,7 @@ class SettleFuture:
     @property
     def unseen(self) -> Error | None:
         """An error not raised yet."""
-        return None if self._seen or self._left else self._error
+        return None if self._seen or self.left else self._error
 
     def raise_error(self) -> None:
         """Raise the error, if there is one."""
@@ -199,7 +193,7 @@ class Gathering:
         """Add tasks."""
         if future not in self.futures:
             self.futures[future] = None
-            future.expect()
+            future.left += 1
         self.offsets += offsets
 
     def settle(self) -> Settle:

@@ -21,6 +21,7 @@ returned. Only `fetch` waits.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,7 +31,7 @@ from ...transport.queue_messages import BY_GROUP, Lease, Leased, SettleTasks, Ve
 from ..connection.connection import Question, raised
 from ..connection.steps import Pause, Steps
 from ..queues.picking import Unreadable, pick
-from .leases import Held, LeaseHolder, SettleFuture, length_ms
+from .leases import PACE_MS, Held, LeaseHolder, SettleFuture, length_ms
 from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, settles_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class LeaseQuestion(Question):
         self, leasing: Leasing, max_records: int, by: float, settles: list[Gathering], *, credit: bool = False
     ) -> None:
         core = leasing.core
-        super().__init__(core.connection, self._message, self._answered)
+        super().__init__(core.connection, self._message, partial(leasing.answered, self))
         self.asked_at = core.connection.clock()
         self.by = by
         """When the broker answers at the latest, if it has nothing; AT_ONCE."""
@@ -93,12 +94,10 @@ class LeaseQuestion(Question):
         wait_ms = 0 if core.closed else max(round((self.by - core.connection.clock()) * 1000), 0)
         return Lease(
             request, core.topic.topic, options.group, options.name, self._max_records, max_bytes=options.max_bytes,
-            lease_ms=options.lease_ms, wait_ms=wait_ms, settles=settles_of(self.settles), start=options.start,
+            lease_ms=options.lease_ms, wait_ms=wait_ms, settles=settles_of(self.settles) if self.settles else [],
+            start=options.start,
             takes=options.at_most_once, remember=True,
         )  # fmt: skip
-
-    def _answered(self, answer: Answer) -> None:
-        self._leasing.answered(self, answer)
 
     def lost(self) -> None:
         """See Asker: a closed worker wants no more leases, only its outcomes to arrive."""
@@ -132,7 +131,7 @@ class Leasing:
         core, clock = self.core, self._connection.clock
         self._wanted = max_records
         taken = self._take(max_records)
-        asked, waits = self._proven, clock() < deadline
+        asked, waits = not taken and self._proven, clock() < deadline
         while not taken:
             now = clock()
             if self._buried:  # there was something, and there may be more
@@ -165,7 +164,7 @@ class Leasing:
 
     def _end_fetch(self, taken: list[Any], waits: bool, settling: bool) -> None:
         """Ask for the next tasks, or say why there are none."""
-        if taken and self._by_credit and waits and not (settling or self.core.settling.gathers):
+        if taken and self._by_credit and waits and not (settling or self.core.settling.gathered):
             self._give_credit(proven=False)
         elif taken:
             self._ask_ahead(self.core.options.prefetch, AT_ONCE, settling)
@@ -200,7 +199,7 @@ class Leasing:
         ready, now = self._ready, self._connection.clock()
         while ready and len(taken) < most:
             lease, tasks = ready.popleft()
-            if lease.lost or now > lease.until - lease.pace_ms * STALE / 1000:
+            if lease.lost or now > lease.until - (lease.lease_ms or PACE_MS) * STALE / 1000:
                 self.core.held.pop(lease.place, None)
                 continue
             lease.handed = True
@@ -224,7 +223,7 @@ class Leasing:
     def _ask_ahead(self, most: int, until: float, settling: bool) -> None:
         """Have `most` requests out or leases waiting. Outcomes ride on one that is answered soon or waited for."""
         while len(self._asked) + len(self._ready) < most:
-            rides = settling or until == AT_ONCE
+            rides = self.core.settling.gathered and (settling or until == AT_ONCE)
             self._post(LeaseQuestion(self, self._wanted, until, self.core.settling.take() if rides else []))
 
     def _give_credit(self, *, proven: bool) -> None:
@@ -276,10 +275,11 @@ class Leasing:
 
     def answered(self, question: LeaseQuestion, answer: Answer) -> None:
         """Handle the answer to a request."""
-        self.forget(question)
+        self._asked.pop(question, None)
         if isinstance(answer, Leased):
             self._trouble, self._ask_at = None, 0.0
-            self.core.settling.told(question.settles, answer.refused)
+            if question.settles:
+                self.core.settling.told(question.settles, answer.refused)
             if answer.runs:
                 self._by_credit = question.credit
                 self._leased(answer, self._connection.payload, self._connection.arrived_at(question.asked_at))
@@ -312,7 +312,9 @@ class Leasing:
     def _received(self, answer: Leased, payload: Buffer, arrived_at: float) -> tuple[Held, list[Any]]:
         """Hold a lease. Returns its tasks, none if they cannot be handed out."""
         core, runs = self.core, answer.runs
-        offsets = {offset for first, count, _ in runs for offset in range(first, first + count)}
+        offsets: set[int] = set()
+        for first, count, _ in runs:
+            offsets.update(range(first, first + count))
         lease_ms = length_ms(answer, answer.lease_ms) if answer.token else 0
         lease = Held(core, answer.partition, answer.token, lease_ms, offsets if answer.token else set())
         lease.keep(arrived_at, lease_ms)
@@ -334,9 +336,14 @@ class Leasing:
 
     def _tasks(self, lease: Held, runs: Sequence[tuple[int, int, int]], payload: Buffer) -> list[Any]:
         """The records as tasks, in the order of processing."""
-        attempts = chain.from_iterable(repeat(attempt, count) for _, count, attempt in runs)
+        wanted: list[tuple[int, int]] = []
+        each_attempt: list[Iterable[int]] = []
+        for first, count, attempt in runs:
+            wanted.append((first, count))
+            each_attempt.append(repeat(attempt, count))
+        attempts = chain.from_iterable(each_attempt)
         found: list[Any] = []
-        for rows in pick(payload, [(first, count) for first, count, _ in runs]):
+        for rows in pick(payload, wanted):
             if isinstance(rows, Unreadable):
                 self._pass_over(lease, rows)
                 attempts = islice(attempts, rows.count, None)

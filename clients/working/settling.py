@@ -53,13 +53,15 @@ class Settling:
         self._connection = connection
         self._topic = topic.topic
         self._group = group
-        self._gathered: dict[tuple[Held, int, int, str], Gathering] = {}
+        self.gathered: dict[tuple[Held, int, int, str], Gathering] = {}
+        """What waits to be sent."""
         self._count = 0
         self._bytes = 0
-        self._send_at = FOREVER
+        self.send_at = FOREVER
+        """When what was gathered goes by itself; `again_at`: what is tried again."""
         self._out: dict[Gathering, None] = {}  # said, and not over
         self._again: list[Gathering] = []
-        self._again_at = FOREVER
+        self.again_at = FOREVER
         self._backoff_s = 0.0
         self._trouble: Failure | None = None
 
@@ -67,11 +69,6 @@ class Settling:
     def full(self) -> bool:
         """Whether no more should be gathered before some is confirmed."""
         return self.unconfirmed >= UNCONFIRMED_MAX
-
-    @property
-    def gathers(self) -> bool:
-        """Whether outcomes wait to be sent."""
-        return bool(self._gathered)
 
     @property
     def trouble(self) -> str:
@@ -95,32 +92,34 @@ class Settling:
                 self.gather(lease, verb, delay_ms, reason, part, _among(results, part), future)
             return
         key = (lease, verb, delay_ms, reason)
-        gathering = self._gathered.get(key)
+        gathering = self.gathered.get(key)
         if gathering is None:
-            gathering = self._gathered[key] = Gathering(lease, verb, delay_ms, reason)
-        count, size = len(offsets), sum(len(value) for _, value in results) + len(reason)
-        send_at = min(self._send_at, self._connection.clock() + GATHER_S)
+            gathering = self.gathered[key] = Gathering(lease, verb, delay_ms, reason)
+        count, size = len(offsets), len(reason)
+        for _, value in results:
+            size += len(value)
+        send_at = min(self.send_at, self._connection.clock() + GATHER_S)
         gathering.add(offsets, future)
         # No calls from here on: Ctrl-C may come with the return of one, and would leave the counts behind.
         gathering.results += results
         self._count += count
         self.unconfirmed += count
         self._bytes += size
-        self._send_at = send_at
+        self.send_at = send_at
         if self._count >= GATHER_MAX or self._bytes >= GATHER_BYTES:
             self.send()
 
     def take(self) -> list[Gathering]:
         """The gathered outcomes, for a request that is about to be sent."""
-        taken = list(self._gathered.values())
+        taken = list(self.gathered.values())
         out = dict.fromkeys(taken)
-        self._gathered, self._count, self._bytes, self._send_at = {}, 0, 0, FOREVER
+        self.gathered, self._count, self._bytes, self.send_at = {}, 0, 0, FOREVER
         self._out.update(out)
         return taken
 
     def send(self) -> None:
         """Send what was gathered."""
-        if self._gathered:
+        if self.gathered:
             try:
                 self._ask(self.take())
             except BaseException:  # Ctrl-C: it may be on its way or not
@@ -149,7 +148,7 @@ class Settling:
     def told(self, gatherings: list[Gathering], refused: list[Refusal]) -> None:
         """Handle an answer: all are committed but the refused ones."""
         self._trouble, self._backoff_s = None, 0.0
-        errors = {refusal.index: _error_of(refusal, gatherings) for refusal in refused}
+        errors = {refusal.index: _error_of(refusal, gatherings) for refusal in refused} if refused else {}
         for index, gathering in enumerate(gatherings):
             self._end(gathering, errors.get(index))
 
@@ -162,7 +161,7 @@ class Settling:
         self._trouble = failure
         self._again += gatherings
         self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
-        self._again_at = self._connection.clock() + self._backoff_s
+        self.again_at = self._connection.clock() + self._backoff_s
 
     def unsendable(self, gatherings: list[Gathering], error: Error) -> None:
         """Fail outcomes in a request that no broker would take."""
@@ -178,7 +177,7 @@ class Settling:
     def say_again(self) -> None:
         """Resend: a request or an answer may be lost with a connection or by an interrupt."""
         self._again = list(self._out)
-        self._again_at = 0.0
+        self.again_at = 0.0
 
     def _end(self, gathering: Gathering, error: Error | None) -> None:
         if gathering not in self._out:
@@ -204,25 +203,21 @@ class Settling:
 
     def turn(self, now: float) -> None:
         """Send outcomes that have waited long enough."""
-        if now >= self._again_at:
-            again, self._again, self._again_at = [each for each in self._again if each in self._out], [], FOREVER
+        if now >= self.again_at:
+            again, self._again, self.again_at = [each for each in self._again if each in self._out], [], FOREVER
             try:
                 for at in range(0, len(again), GATHER_MAX):
                     self._ask(again[at : at + GATHER_MAX])
             except BaseException:  # Ctrl-C
                 self.say_again()
                 raise
-        if now >= self._send_at:
+        if now >= self.send_at:
             self.send()
-
-    def due(self) -> float:
-        """When to call `turn`."""
-        return min(self._send_at, self._again_at)
 
 
 def settles_of(gatherings: list[Gathering]) -> list[Settle]:
     """Messages for the wire, in order: refusals come by index."""
-    return [gathering.settle() for gathering in gatherings]
+    return list(map(Gathering.settle, gatherings))
 
 
 def _among(results: list[tuple[int, bytes]], offsets: Sequence[int]) -> list[tuple[int, bytes]]:
