@@ -273,7 +273,7 @@ class ProducerCore:
     def _ship(self, sender: PartitionSender) -> None:
         """Send a sender's records: its trigger is reached. Short of a whole batch, take arrived answers first."""
         if sender.gather.size < TARGET_BYTES and sender.session is not None and sender.session.in_flight:
-            sender.trigger = min(2 * sender.trigger, TARGET_BYTES)
+            sender.trigger = min(2 * sender.gather.size, TARGET_BYTES)
             self._look()
         else:
             sender.ship()

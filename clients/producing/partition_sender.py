@@ -2,7 +2,9 @@
 
 Idea: records gather here; the session (transport/producer_session.py) decides when they go and tracks their outcome.
 With nothing in flight a record goes at once. Otherwise records gather until they are worth a batch, or until an answer
-comes back, so batches grow with load and idle producers add no delay.
+comes back, so batches grow with load and idle producers add no delay. An application that sends without a pause keeps
+the interpreter from other threads, so it looks for answers itself: at the first record gathered and at each doubling.
+No record then waits for longer than twice the time to its answer, and a full batch costs a dozen looks.
 
 Contract: never waits. A batch that cannot be sent now stays in the session and is tried at every turn; batches that
 may be lost are resent with the same sequences, and the broker deduplicates them. A sender registers with the
@@ -32,9 +34,6 @@ from .queued import queue_columns
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
-
-LOOK_BYTES = 64 << 10
-"""Behind a batch in flight, answers are looked for when so much is gathered, and at each doubling."""
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
 """Between two tries of what the broker refused for now (its disk is full, for example)."""
@@ -189,7 +188,7 @@ class PartitionSender:
             self._progress_at = FOREVER  # counts from when it is asked for
         try:
             session.add(batch, count, pending)
-            self.trigger = LOOK_BYTES
+            self.trigger = 1
             self._push(session)
         except BaseException:  # Ctrl-C: it may be on its way, and its records are not to wait for the next ones
             self.try_soon()

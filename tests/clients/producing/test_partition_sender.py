@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from penstock.broker.errors import Fenced
 from penstock.clients.embedded.local import LocalChannel
-from penstock.clients.producing.partition_sender import LOOK_BYTES
 from penstock.transport.messages import Failure, Produced
 
 
@@ -69,15 +68,16 @@ def test_who_sends_without_a_pause_takes_the_answers_by_itself(penstock_client, 
         held = held_back(penstock_client, monkeypatch)
         first = producer.send_nowait(b"first")
         penstock_client._connection.turn()
-        gathered = [producer.send_nowait(bytes(1000)) for _ in range(LOOK_BYTES // 1008)]
+        gathered = [producer.send_nowait(bytes(1000)) for _ in range(20)]
         assert held, "the first record was answered"
         assert not first.done()
         monkeypatch.setattr(LocalChannel, "put", put)
         for channel, *answer in held:
             put(channel, *answer)
-        gathered += [producer.send_nowait(bytes(1000)) for _ in range(2)]  # reaches LOOK_BYTES
-        assert first.done()
-        assert len(producer._core.senders[0].session.in_flight) == 1, "what was gathered is on its way"
+        while not first.done():
+            gathered.append(producer.send_nowait(bytes(1000)))
+        assert 20 < len(gathered) <= 41, "it looks at each doubling"
+        assert not producer._core.senders[0].gather.values, "what was gathered is on its way"
     assert [future.result() for future in gathered] == list(range(1, len(gathered) + 1))
 
 
