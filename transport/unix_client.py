@@ -168,12 +168,13 @@ class UnixClient:
         connection = self._connection
         if connection is None or connection.unsent > UNSENT_BYTES_MAX:
             return Sent.FULL
+        stalled = connection.stalled
         connection.put(frames)
         try:
             connection.flush()
         except Lost:
             return Sent.TAKEN  # what the server said before it left is still to be read; reading comes to its end
-        if connection.stalled:
+        if connection.stalled != stalled:
             self._epoll.modify(connection.fd, connection.events)
         return Sent.TAKEN
 

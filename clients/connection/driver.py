@@ -134,7 +134,7 @@ class Driver:
 
     def tell(self) -> None:
         """Wake waiting threads after a turn, and run callbacks of applications (lock held)."""
-        self._told = self.connection.turns
+        turns = self.connection.turns
         if self._followers:
             self._turned.notify_all()
         if self.connection.ended and not (self._leader or self._expected):
@@ -145,6 +145,7 @@ class Driver:
             self.connection.channel.wake()
         for sleeper in self._sleepers:
             sleeper.wake()
+        self._told = turns  # now: an interrupt came later than all of them were told
         if self.connection.finished:
             self._run_callbacks()
 

@@ -290,3 +290,22 @@ def test_an_interrupt_with_bytes_half_accounted_for_ends_the_connection(url, clo
 def test_an_address_that_cannot_be_is_refused():
     with pytest.raises(InvalidUrl):
         UnixClient("unix://relative")
+
+
+def test_a_message_that_leaves_with_those_that_waited_ends_the_wait_for_room(url: str, clock: Clock):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(url.removeprefix("unix://"))
+        listener.listen()
+        client = UnixClient(url, clock=clock)
+        server, _ = listener.accept()
+        with server:
+            assert client._connection is not None
+            while not client._connection.stalled:
+                assert client.send([bytes(1 << 16)])
+            while client._connection.stalled:
+                server.recv(1 << 20)
+                assert client.send([b"one more"])
+            while select.select([server], [], [], 0)[0]:
+                server.recv(1 << 20)
+            assert not select.select([client.fd], [], [], 0)[0], "it would be looked at for ever"
+            client.close()
