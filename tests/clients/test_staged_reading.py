@@ -23,13 +23,7 @@ class StageQuestion(Question):
 
     def __init__(self, client: Client, topic: str, payload: bytes) -> None:
         id_ = bytes.fromhex(client.topic(topic).id)
-        super().__init__(client._connection, lambda request: Produce(request, id_, 0))
-        self._payload = payload
-
-    def send(self) -> bool:
-        request = self._connection.next_request()
-        self.request, self.times_sent = request, self.times_sent + 1
-        return self._connection.send(self._make(request), self._payload, asker=self)
+        super().__init__(client._connection, lambda request: Produce(request, id_, 0), payload=payload)
 
 
 class Stager:
