@@ -127,10 +127,9 @@ class _Held:
     def _decode(self) -> None:
         batch = self._batch
         try:
-            self._values = batch.values()
+            self._values, self._times = batch.values(), self._times_of(batch)
             if batch.column_count > 1:
-                self._keys, self._times = batch.keys(), self._times_of(batch)
-                self._headers = self._decoded_headers()
+                self._keys, self._headers = batch.keys(), self._decoded_headers()
         except (InvalidBatch, MissingCodec) as error:
             self._error = error
 
