@@ -299,7 +299,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     def event_times(self) -> np.ndarray | None:
         """The producer's times, int64 microseconds UTC, shape (record_count,), or None."""
-        return None if self.column_count == 1 else self._fixed(ColumnId.EVENT_TIME, "<i8")
+        return self._fixed(ColumnId.EVENT_TIME, "<i8")
 
     def append_times(self) -> np.ndarray:
         """When each record was appended, int64 microseconds UTC, shape (record_count,).
