@@ -6,6 +6,7 @@ Idea: one thread over pidfds, the broker's control socket and a wake-up descript
     keeper is stuck        the broker says so: kill it, which is the case above
     a companion ends       start another, at the same addresses; it follows a broker that is started again
     broker ends            its keeper finishes by itself (what was written becomes durable); then a new pair
+    SIGHUP                 the caller reads its settings again; what may change at once does
     SIGTERM or SIGINT      the broker drains: stops accepting, syncs, snapshots, marks its logs clean; exit code 0
     another, 1 s later     both are killed; nothing acknowledged is lost, the next start recovers
 
@@ -23,6 +24,8 @@ import signal
 import time
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from ..storage.errors import Error
 from . import control
@@ -77,6 +80,8 @@ class Supervisor:
         self._killed_by = ""  # the signal that ended the latest broker
         self._has_served = False
         self._stop = Stop()
+        self._hung_up = False
+        self._reload: Callable[[], dict[str, Any]] = dict
         self._started_s = dict.fromkeys(_ROLES, 0.0)
         self._pauses = {role: RestartPause(config.restart_first_s, config.restart_most_s) for role in _ROLES}
         self._due: dict[str, float] = {}
@@ -116,12 +121,21 @@ class Supervisor:
         up = {role for role, companion in self._companions.items() if companion.bound}
         return self._serving is not None and up == set(self._config.companions())
 
-    def run(self, on_event: Callable[[dict[str, Any]], None] | None = None) -> int:
+    def run(
+        self,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+        reload: Callable[[], dict[str, Any]] | None = None,
+    ) -> int:
         """Start (unless done), then supervise until stopped. Returns the exit code: 0 after a drain.
 
-        `on_event` gets the ready event, again after every restart of a child (pids change).
+        Args:
+            on_event: gets the ready event, again after every restart of a child (pids change).
+            reload: called after SIGHUP; returns settings of ServeConfig that change now, by name.
         """
         previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        if reload is not None:
+            previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._on_hangup)
+            self._reload = reload
         previous_wake = signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
         try:
             event = self.start() if self._serving is None else self.ready_event()
@@ -140,6 +154,9 @@ class Supervisor:
     def _on_signal(self, number: int, frame: object) -> None:
         self._stop.tell()
 
+    def _on_hangup(self, number: int, frame: object) -> None:
+        self._hung_up = True
+
     # -- the loop ---------------------------------------------------------------------------------
 
     def _supervise(self, event: dict[str, Any], on_event: Callable[[dict[str, Any]], None]) -> int:
@@ -147,6 +164,9 @@ class Supervisor:
         told = event
         while not self._stop:
             self._turn(self._seconds_to_start())
+            if self._hung_up:
+                self._hung_up = False
+                self._config = msgspec.structs.replace(self._config, **self._reload())
             self._start_due()
             if self._failures >= FAILURES_MAX:
                 raise self._start_error()

@@ -26,6 +26,9 @@ FILE_VARIABLE = "PENSTOCK_CONFIG"
 OWN_FLAGS = ("url", "data", "listen", "advertise", "resp", "http", "metrics", "users", "access", "insecure")
 """Settings with a flag of their own name; the others are given by --set."""
 
+LIVE = ("drain_s",)
+"""Settings of a running broker that change on SIGHUP."""
+
 
 class InvalidConfig(Error, ValueError):
     """A configuration file, variable or flag cannot be used."""

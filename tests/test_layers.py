@@ -56,7 +56,18 @@ BELOW = {
 ORDER = {
     "penstock": [
         *("storage", "transport", "broker", "clients", "gateway", "spark"),
-        *("config", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics", "processes"),
+        *(
+            "config",
+            "config_default",
+            "address",
+            "connecting",
+            "tasks",
+            "aio",
+            "errors",
+            "exposition",
+            "metrics",
+            "processes",
+        ),
         *("exporter", "checkup", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
@@ -86,17 +97,8 @@ ORDER = {
     "penstock.transport": [
         *("errors", "message", "names", "url", "murmur2", "partitioner"),
         # messages and sessions
-        *(
-            "queue_messages",
-            "fetch_messages",
-            "range_messages",
-            "transaction_messages",
-            "removal_messages",
-            "checkpoint_messages",
-            "messages",
-            "codec",
-            "failures",
-        ),
+        *("queue_messages", "fetch_messages", "range_messages", "transaction_messages", "removal_messages"),
+        *("checkpoint_messages", "messages", "codec", "failures"),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
         *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths"),

@@ -45,7 +45,8 @@ COMMANDS = {
     "doctor": "Look for what may keep a broker from working, and say what to do.",
     "bench": "Measure a running broker.",
     "demo": "Stream 336,776 real flights through a broker and check them.",
-    "config": "Show the settings and where each comes from.",
+    "config": "Show and check the settings, and write a file of them.",
+    "version": "Show the version, with --verbose of all that is installed.",
     "shell": "Run commands one after the other, with history and completion.",
 }
 """Name and short help. The module has the same name and holds a click command `command`."""

@@ -1,8 +1,9 @@
-"""`penstock config`: the settings and where each comes from."""
+"""`penstock config`: the settings, where each comes from, mistakes in them, and a file to begin with."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from typing import Any
 
 import click
@@ -16,7 +17,7 @@ from .output import Output
 
 @click.group
 def command() -> None:
-    """Show the settings and where each comes from."""
+    """Show and check the settings, and write a file of them."""
 
 
 @command.command(short_help="Show every setting, its value, and its source.")
@@ -38,6 +39,37 @@ def show(settings: tuple[tuple[str, str], ...], config_file: str | None, as_json
         return
     rows = [(sourced.name, _text(sourced), sourced.source, sourced.about) for sourced in loaded.values]
     output.table(["setting", "value", "source", "about"], rows)
+    _name_strangers(output, loaded)
+
+
+@command.command(short_help="Find mistakes in the settings.")
+@with_config
+def check(settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool) -> None:
+    """Read the settings as `serve` would, look at the addresses and files they name, and make nothing.
+
+    Exit code 2 and one sentence for a mistake.
+    """
+    from .serve import check_settings
+
+    loaded = configuration.load(dict(settings), path=config_file)
+    check_settings(loaded.config)
+    output = Output(as_json=as_json)
+    given = sum(sourced.source != "default" for sourced in loaded.values)
+    output.say(
+        "checked", f"the configuration can be used: {given} of {len(loaded.values)} settings are given", given=given
+    )
+    _name_strangers(output, loaded)
+
+
+@command.command(short_help="Write a file with every setting as a comment.")
+def default() -> None:
+    """Write a configuration file to standard output that has every setting as a comment, with its default."""
+    from ..config_default import default_file
+
+    click.echo(default_file(os.environ), nl=False)
+
+
+def _name_strangers(output: Output, loaded: configuration.Loaded) -> None:
     for variable in loaded.strangers:
         output.note(f"the variable {variable} is no setting{_near(variable)}")
 

@@ -20,6 +20,7 @@ from ..storage.linux import need_linux
 from ..transport.free_addresses import need_free
 from .options import with_config
 from .output import Output
+from .reloading import Reloading
 from .standard_streams import unread_is_fine
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def command(
         _make_private(Path(loaded.config.listen[0].removeprefix("unix://")).parent)
 
     from ..broker import Supervisor
-    from ..broker.diagnostics import begin
+    from ..broker.diagnostics import begin, say
     from ..broker.system import die_with_parent
 
     if parent is not None and not die_with_parent(parent):
@@ -107,7 +108,13 @@ def command(
 
     config = serve_config(loaded.config)
     begin("supervisor", config.log)
-    return Supervisor(config).run(on_event)
+    reloading = Reloading(loaded.config, lambda: configuration.load(flags, path=config_file), output, say)
+    return Supervisor(config).run(on_event, reloading)
+
+
+def check_settings(config: configuration.Config) -> None:
+    """Raise what `serve` would about addresses and files, before it makes anything."""
+    serve_config(config).addresses()
 
 
 def serve_config(config: configuration.Config) -> ServeConfig:
