@@ -124,20 +124,16 @@ class UnixServer:
             peer = self._numbers[fd]
             if event & select.EPOLLOUT:
                 self._dirty[peer] = None
-            if event & ~select.EPOLLOUT:
-                self._found(peer)
+            if event & ~select.EPOLLOUT:  # it has data to read, or ended
+                connection = self._peers[peer]
+                if connection.held:
+                    self._heed(connection, False)
+                else:
+                    self._ready[peer] = None
         if self._dirty:
             self.flush()
         if self._silent or self._accept_at != _FOREVER:
             self._expire(self._clock())
-
-    def _found(self, peer: int) -> None:
-        """Note that a peer has data to read, or ended."""
-        connection = self._peers[peer]
-        if connection.held:
-            self._heed(connection, False)
-        else:
-            self._ready[peer] = None
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS_MAX):

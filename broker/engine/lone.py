@@ -1,8 +1,8 @@
-"""The short way of a lone record: a batch of a few plain records, for which a turn has next to nothing else to do.
+"""The short way of what comes alone: a batch of a few plain records, a lease, an ack, in a turn with nothing else.
 
 Idea: a client that waits for each answer meets a node in which nothing else is under way, and most of a turn is then
 asking who else might be concerned. `produce` recognises such a batch by its shape, and `commit` applies and answers
-the only batch in flight, each in one step; between them it is a proposal like any other.
+the only batch in flight, of records or of effects, each in one step; between them it is a proposal like any other.
 
 Contract: the log, the state and the answers are those of the general way, because its rules are called, not repeated:
 `recognise_few`, `ProducerTable.judge`, `propose_records`, `History.apply`, the waiter's `committed`. Each step first
@@ -22,11 +22,14 @@ from .tables.producers import Place
 from .turns.replies import ProduceReply
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .desk import ReadingDesk
     from .logs.history import History
     from .logs.log_agenda import LogAgenda
     from .logs.log_registry import LogRegistry
     from .logs.log_upkeep import LogUpkeep
+    from .logs.overlay import Waiter
     from .logs.partition import Partition
     from .office import Office
     from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port
@@ -54,6 +57,7 @@ class LoneRecords:
         self._max_bytes = config.max_frame_bytes
         self._producing = office.producing
         self._sessions = office.sessions
+        self._queues = office.queues
         self._unsettled = office.overlays.unsettled
         self._concerned = (
             agenda.advanced,
@@ -106,26 +110,39 @@ class LoneRecords:
         (overlay,) = self._unsettled
         history = overlay.history
         partition = self._registry.partitions.get(history)
-        if partition is None or len(history.in_flight) != 1:
+        if partition is None or len(history.in_flight) != 1 or history.in_flight[0].place.seq > history.log.committed:
             return False
         entry = history.in_flight[0]
-        place, waiters = entry.place, overlay.waiting.get(entry.place.seq, ())
-        if (
-            len(waiters) != 1 or type(waiters[0]) is not ProduceReply
-            or entry.effects or entry.intake is not None or entry.staged is not None
-            or place.seq > history.log.committed or history.committed.outbox.entries
-        ):  # fmt: skip
+        place, waiters = entry.place, overlay.waiting.get(entry.place.seq, [])
+        if not (_is_plain(entry, waiters) or _has_no_records(entry)):
             return False
         history.in_flight.clear()
         history.apply(entry)
-        del self._unsettled[overlay], overlay.waiting[place.seq]
-        waiters[0].committed(place)
-        self._tell(partition, history)
+        overlay.waiting.pop(place.seq, None)
+        for waiter in waiters:
+            waiter.committed(place)
+        del self._unsettled[overlay]
+        self._go_on(partition, history)
         return True
 
-    def _tell(self, partition: Partition, history: History[Any]) -> None:
-        """Tell readers of a record that is committed, and the upkeep of its log if that has something to do."""
+    def _go_on(self, partition: Partition, history: History[Any]) -> None:
+        """What follows from a commit: for readers, when the end has moved; for the log and what is left to be done."""
+        partition.applied()
+        self._queues.advanced(history)
         if history.since_snapshot_bytes >= BYTES_BETWEEN or self._upkeep.concerns(history):
             self._agenda.grown[history] = None
-        self._registry.told_end[partition] = history.committed.end
-        self._sessions.end_moved(partition)
+        told_end, end = self._registry.told_end, history.committed.end
+        if told_end[partition] != end:
+            told_end[partition] = end
+            self._sessions.end_moved(partition)
+
+
+def _is_plain(entry: Entry, waiters: Sequence[Waiter]) -> bool:
+    """Whether it has records and nothing else, and one producer waits for them."""
+    is_awaited = len(waiters) == 1 and type(waiters[0]) is ProduceReply
+    return is_awaited and entry.place.count > 0 and not entry.effects and entry.intake is None
+
+
+def _has_no_records(entry: Entry) -> bool:
+    """Whether it has effects alone, as a lease and an ack have: no reader has to hear of it."""
+    return not entry.place.count and entry.kept is None and entry.staged is None
