@@ -66,10 +66,9 @@ def test_the_unit_is_well_formed_and_exposes_little(tmp_path: Path) -> None:
     text = (DEPLOY / "penstock.service").read_text().replace("/opt/penstock/bin/penstock", "/bin/true")
     unit = tmp_path / "penstock.service"
     unit.write_text(text)
-    found = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(unit)], capture_output=True, timeout=60
-    )
-    assert found.returncode == 0, found.stdout.decode()[-300:]
+    for question in (["verify"], ["security", "--offline=true", "--threshold=20"]):
+        found = subprocess.run(["systemd-analyze", *question, str(unit)], capture_output=True, timeout=60)
+        assert found.returncode == 0, (found.stdout + found.stderr).decode()[-300:]
 
 
 def test_the_manifests_follow_their_schemas() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...transport import messages as m
-from ..errors import Forbidden
+from ..errors import Forbidden, InvalidRequest
 from ..rights import authorize
 from .needs import TABLE
 
@@ -41,7 +41,7 @@ class Guard:
         self._principal: Principal | None = None
 
     def check(self, principal: Principal, message: Any) -> None:
-        """Raise Forbidden unless the principal may make this request, on whose behalf handlers now work."""
+        """Raise Forbidden, InvalidRequest unless the principal, on whose behalf handlers now work, may make this request."""
         self._principal = principal
         kind, key = type(message), None
         if kind in OFTEN:
@@ -49,8 +49,8 @@ class Guard:
             if key in principal.passed:
                 return
         row = TABLE.get(kind)
-        if row is None:
-            return  # no handler takes it either
+        if row is None:  # a handler without one is not reached either
+            raise InvalidRequest(f"{kind.__name__} is not a request")
         needs = list(row(message, self._name_of))
         for operation, resource in needs:
             if not authorize(principal, operation, resource):

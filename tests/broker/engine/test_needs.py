@@ -125,6 +125,14 @@ def test_a_node_hears_a_message_with_all_it_needs_and_not_without_any_of_it(
         assert not heard(monkeypatch, message, allowed(needs, missing))
 
 
+def test_a_message_without_a_row_reaches_no_handler(monkeypatch: pytest.MonkeyPatch):
+    rig, taken = Rig(), list[Any]()
+    monkeypatch.setattr(rig.node, "_handlers", {m.Ping: lambda *request: taken.append(request)})
+    monkeypatch.delitem(TABLE, m.Ping)
+    rig.node.receive("c", m.Ping(1, 0), b"", rig.now, allowed([]))
+    assert ([each.code for _, each, _ in rig.port.sent], taken) == (["invalid_request"], [])
+
+
 def test_what_a_queue_writes_its_dead_letters_to_is_written():
     message = m.SetQueue(1, samples.TOPIC, "jobs", {"dead_topic": "secret"})
     assert list(TABLE[m.SetQueue](message, name_of)) == [("manage", JOBS), ("write", "topic:secret")]
