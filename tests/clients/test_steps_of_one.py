@@ -78,4 +78,4 @@ def test_a_lease_and_the_ack_of_its_task_take_few_calls(client: Client):
             task.ack()
 
         work_off()
-        assert calls(work_off) <= 122
+        assert calls(work_off) <= 140  # 16 of them where the answers to the lease and to the ack come apart
