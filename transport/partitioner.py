@@ -68,21 +68,3 @@ def grouped(partitions: np.ndarray, count: int) -> tuple[np.ndarray, list[tuple[
     found = np.flatnonzero(counts)
     groups = zip(found.tolist(), (ends - counts)[found].tolist(), ends[found].tolist(), strict=True)
     return np.argsort(short, kind="stable"), list(groups)
-
-
-class Sticky:
-    """The partition for records without a key: the same until `next_batch`."""
-
-    def __init__(self, count: int, first: int = 0) -> None:
-        self._count = count
-        self.partition = first % count
-
-    def next_batch(self) -> int:
-        """The batch is full: go on to the next partition."""
-        self.partition = (self.partition + 1) % self._count
-        return self.partition
-
-    def grow(self, count: int) -> None:
-        """The topic has more partitions now."""
-        self._count = count
-        self.partition %= count

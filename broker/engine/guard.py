@@ -41,7 +41,7 @@ class Guard:
         self._principal: Principal | None = None
 
     def check(self, principal: Principal, message: Any) -> None:
-        """Raise Forbidden, InvalidRequest unless the principal, on whose behalf handlers now work, may make this request."""
+        """Raise Forbidden or InvalidRequest unless the principal may make this request: handlers work on its behalf."""
         self._principal = principal
         kind, key = type(message), None
         if kind in OFTEN:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from penstock.transport import partitioner as module
 from penstock.transport.murmur2 import SHORT_BYTES, murmur2
-from penstock.transport.partitioner import PARTITIONERS, Partitioner, Sticky, partition_of
+from penstock.transport.partitioner import PARTITIONERS, Partitioner, partition_of
 from support.kafka_keys import MURMUR2
 
 DOCUMENT = Path(module.__file__).with_name("PROTOCOL.md")
@@ -85,11 +85,3 @@ def test_a_split_keeps_the_order_and_loses_nothing(partitioner: Partitioner, siz
     for partition, positions in parts:
         assert positions.tolist() == sorted(positions.tolist())
         assert all(partitioner.of(keys[position], 4) == partition for position in positions.tolist())
-
-
-def test_records_without_a_key_stick_for_a_batch_and_go_round():
-    sticky = Sticky(3, first=5)
-    seen = [sticky.partition] * 2 + [sticky.next_batch() for _ in range(4)]
-    assert seen == [2, 2, 0, 1, 2, 0]
-    sticky.grow(4)
-    assert [sticky.next_batch() for _ in range(4)] == [1, 2, 3, 0]
