@@ -86,6 +86,7 @@ def _most_of_streams(on: Subjects) -> dict[type, list[m.Request]]:
         m.ResetGroup: [m.ResetGroup(1, wide, "c", 1, []), m.ResetGroup(1, wide, "c", 1, many)],
         m.DeleteGroup: [m.DeleteGroup(1, wide, "no")],
         m.Stats: [m.Stats(1)],
+        m.Checkpoint: [m.Checkpoint(1)],
         m.AskEnds: [
             m.AskEnds(1, [m.Known(wide)]), m.AskEnds(1, [m.Known(wide, [0] * on.partitions)], PATIENT),
             m.AskEnds(1, [m.Known(number.to_bytes(16, "big")) for number in range(LIST_MAX)]),
@@ -182,6 +183,7 @@ def usual(on: Subjects) -> dict[type, list[m.Request]]:
         m.ResetGroup: [m.ResetGroup(1, narrow, "c", -1, [])],
         m.DeleteGroup: [m.DeleteGroup(1, narrow, "no")],
         m.Stats: [m.Stats(1)],
+        m.Checkpoint: [m.Checkpoint(1)],
         m.Lease: [m.Lease(1, work, "q", "w", 1)],
         m.SettleTasks: [m.SettleTasks(1, work, "q", [settle])],
         m.ExtendLeases: [m.ExtendLeases(1, work, "q", [(0, on.token)])],

@@ -100,7 +100,7 @@ def test_a_place_is_warmed_once_however_often_it_is_asked_for(tmp_path: Path):
 
 
 def test_a_place_that_cannot_be_read_in_is_tried_once_and_then_fails_its_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     log = log_of(tmp_path, 3)
     warmer = Warmer()
@@ -131,12 +131,9 @@ def test_a_place_that_cannot_be_read_in_is_tried_once_and_then_fails_its_reader(
     assert port.read(cursor, 1000, log.committed, "token") is not COLD
     warmer.close()
     log.close()
-    capfd.readouterr()
 
 
-def test_failures_that_no_one_asks_for_are_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-):
+def test_failures_that_no_one_asks_for_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cold_reads, "FAILED_MAX", 2)
     warmer = Warmer()
     jobs = [ColdRead(str(number), f"{tmp_path}/nowhere", 1, 1, 100) for number in range(3)]
@@ -150,13 +147,12 @@ def test_failures_that_no_one_asks_for_are_forgotten(
         with pytest.raises(InvalidTopic, match="nowhere"):
             warmer.warm(job)
     warmer.close()
-    capfd.readouterr()
 
 
-def test_a_place_that_is_gone_is_left_to_the_loop(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_a_place_that_is_gone_is_left_to_the_loop(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     warmer = Warmer()
     warmer.warm(ColdRead("t", f"{tmp_path}/nowhere", 1, 1, 100))
     assert select.select([warmer.fd], [], [], 10.0)[0]
     assert warmer.done() == ["t"]
-    assert "nowhere" in capfd.readouterr().err
+    assert "nowhere" in caplog.text
     warmer.close()

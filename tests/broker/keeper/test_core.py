@@ -239,7 +239,7 @@ def test_a_row_changes_hands_only_after_the_keeper_forgot_it(files: WritebackFil
     assert other.durable == 1
 
 
-def test_a_keeper_without_descriptors_leaves_the_log_to_the_broker(pair: Pair, capsys: pytest.CaptureFixture[str]):
+def test_a_keeper_without_descriptors_leaves_the_log_to_the_broker(pair: Pair, caplog: pytest.LogCaptureFixture):
     log = pair.open("/a")
     pair.append(log, 1)
     pair.link.commands.clear()
@@ -247,16 +247,16 @@ def test_a_keeper_without_descriptors_leaves_the_log_to_the_broker(pair: Pair, c
     pair.append(log, 1)
     pair.publish(log)
     assert log.durable == 2
-    assert "too many open files" in capsys.readouterr().err
+    assert "too many open files" in caplog.text
 
 
-def test_of_a_deleted_log_the_keepers_refusal_is_no_news(pair: Pair, capsys: pytest.CaptureFixture[str]):
+def test_of_a_deleted_log_the_keepers_refusal_is_no_news(pair: Pair, caplog: pytest.LogCaptureFixture):
     """The keeper was told of a new segment, and the topic was deleted before it looked."""
     log = pair.open("/a")
     number = pair.watermarks.number_of(log)
     pair.watermarks.let_go(log)
     pair.watermarks.refused(number, "no such file")
-    assert capsys.readouterr().err == ""
+    assert caplog.messages == []
 
 
 def test_a_busy_log_gets_a_spare_for_its_next_segment(pair: Pair):

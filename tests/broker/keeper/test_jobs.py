@@ -98,7 +98,7 @@ def test_what_a_keeper_answers_is_told_once(desk: Desk, report: messages.Report,
 
 @pytest.mark.parametrize("error", [OSError("read-only"), StorageError("not now")], ids=repr)
 def test_the_broker_does_at_its_end_what_is_open_and_says_what_it_cannot_do(
-    desk: Desk, error: Exception, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    desk: Desk, error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     """Snapshot 7 is the second, so that something is told of what is covered."""
     for seq in (3, 7):
@@ -121,4 +121,4 @@ def test_the_broker_does_at_its_end_what_is_open_and_says_what_it_cannot_do(
         desk.jobs.do_the_rest()
         assert desk.told == [("unlinked", 0), ("saved", 3)], "each once"
     assert not desk.files.exists("/log/old")
-    assert capfd.readouterr().err == f"penstock: Unlink failed: {error}\n"
+    assert caplog.messages == [f"Unlink failed: {error}"]

@@ -38,11 +38,11 @@ def test_doubts_wait_for_their_logs_over_any_number_of_starts(tmp_path: Path):
 
 @pytest.mark.parametrize("text", [b"", b"[", b"[5]", b"\0" * 40, b"\xff"])
 def test_doubts_that_cannot_be_read_are_about_every_log_until_it_is_open(
-    tmp_path: Path, text: bytes, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture
 ):
     (tmp_path / "doubts").write_bytes(text)
     doubts = UnresolvedSyncs(Files(), str(tmp_path))
-    assert "every log is in doubt" in capsys.readouterr().err
+    assert "every log is in doubt" in caplog.text
     for number in (1, 2):
         assert doubts.about(bytes([number]) * 16) == Doubt(f"0{number}" * 16, False)
     doubts.settled(b"\x01" * 16)

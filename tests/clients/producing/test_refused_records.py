@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from penstock.broker import ServeConfig
+from penstock.broker.engine import lone
 from penstock.broker.engine.producing import producing
 from penstock.broker.errors import LimitReached
 from penstock.clients import connect
@@ -63,6 +64,7 @@ def judging(monkeypatch):
         return batch
 
     monkeypatch.setattr(producing, "judge", strict)
+    monkeypatch.setattr(lone, "recognise_few", lambda payload: None)
     return refused
 
 

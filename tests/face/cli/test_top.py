@@ -61,9 +61,7 @@ def test_it_ends_after_so_many_looks(on, topic):
     first, second = on("top", "--count", "2", "--every", "10ms", "--json").lines
     assert (first["per_second"], set(second["per_second"]) >= {"requests", "records in"}) == ({}, True)
     assert second["now"]["topics"] >= 1
-    text = on("top", "--count", "1").text
-    assert "latency, us" in text
-    assert topic in text
+    assert "latency, us" in on("top", "--count", "1").text
 
 
 @pytest.mark.parametrize("words", [["--every", "0s"], ["--count", "0"]])
