@@ -63,6 +63,7 @@ class ConsumerCore:
         self._torn = False  # the feed was interrupted, and may have let go of something
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
         self._wanted: dict[int, int] = {}  # the latest commit, of which Ctrl-C may have kept the answer from us
+        self._is_asking = False  # `commit` waits for its answer: a later commit of less would take it back
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
         self._terms = ReadTerms(topic, options.group)
         every = options.auto_commit_s
@@ -359,6 +360,7 @@ class ConsumerCore:
         if not wanted:
             return
         self._wanted = {position.partition: position.offset for position in wanted}
+        self._is_asking = True
         what = f"committing group {self.options.group} on topic {self.topic.name}"
         try:
             yield from self.connection.ask(self._commit_of(session, wanted), Done, deadline=deadline, what=what)
@@ -366,6 +368,8 @@ class ConsumerCore:
             taken = session.revoked  # asked back, and taken since: what is left can be committed
             self.connection.send(session.release(taken))
             raise
+        finally:
+            self._is_asking = False
         session.committed(wanted)
         for partition in self._kept.keys() & self._wanted.keys():  # the session ended behind the answer
             self._kept[partition] = (self._wanted[partition], self._kept[partition][1])
@@ -380,7 +384,7 @@ class ConsumerCore:
         assert every is not None, "due only when asked for"
         self._commit_at = now + every
         done = [] if session is None else done_with(session, self._safe, self._handout if self._one_by_one else None)
-        if session is not None and done and self._committing is None:
+        if session is not None and done and self._committing is None and not self._is_asking:
             self._committing = self._commit_quietly(session, done)
 
     def _commit_quietly(self, session: ConsumerSession, positions: list[Position]) -> Question:

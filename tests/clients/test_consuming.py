@@ -152,6 +152,22 @@ def test_automatic_commits_follow_what_the_application_is_done_with(client, fill
     assert client.group(filled, "g").partitions[0].cursor == 100
 
 
+def test_an_automatic_commit_takes_nothing_back_of_a_commit_under_way(penstock_client):
+    """It would leave out the record that the application works on, and which the other one has."""
+    client = penstock_client
+    client.create_topic("t")
+    client.producer("t").send_many(MANY)
+    with client.consumer("t", group="g", auto_commit=3600) as consumer:
+        core, driver, found = consumer._core, consumer._driver, iter(consumer)
+        assert [next(found).offset for _ in range(3)] == [0, 1, 2]
+        with driver.lock:
+            steps = core.commit(None, "", core.connection.deadline())
+            next(steps)  # it is sent
+            core.turn(core._commit_at)
+        driver.run(steps)
+        assert client.group("t", "g").partitions[0].cursor == 3
+
+
 def test_a_handler_that_fails_reads_its_record_again(client, filled):
     def handle(consumer):
         with consumer:
