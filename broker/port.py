@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..storage.reader import Chunk, Cursor
     from ..transport.messages import Answer
     from ..transport.sockets import Server, Sockets
-    from ..transport.zmq_sockets import PushSocket
+    from ..transport.zmq_serving import PushSocket
     from .cold_reads import Warmer
     from .engine import Payload
     from .wakes import Wakes

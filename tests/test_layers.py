@@ -51,23 +51,14 @@ BELOW = {
     "penstock": ["penstock"],
 }
 
+ZMQ = ("raw_sockets", "zmq_socket", "zmq_serving", "zmq_connecting", "zmq_sockets")
 # Inside a floor: its folders and modules from the bottom up. Each imports from itself and from those before it.
 # "" is whatever is not named.
 ORDER = {
     "penstock": [
         *("storage", "transport", "broker", "clients", "gateway", "spark"),
-        *(
-            "config",
-            "config_default",
-            "address",
-            "connecting",
-            "tasks",
-            "aio",
-            "errors",
-            "exposition",
-            "metrics",
-            "processes",
-        ),
+        *("config", "config_default", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics"),
+        "processes",
         *("exporter", "checkup", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
@@ -103,7 +94,7 @@ ORDER = {
         # sockets
         *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths"),
         *("free_addresses", "bell"),
-        *("unix_connection", "unix_client", "unix_server", "raw_sockets", "zmq_sockets", "sockets", ""),
+        *("unix_connection", "unix_client", "unix_server", *ZMQ, "sockets", ""),
     ],
     "penstock.spark": [
         *("errors", "java", "jvm", "workers", "losses", "offsets", "options", "connection", "planning"),
@@ -255,7 +246,7 @@ LENT = {"penstock.broker.engine.logs.replay": {"penstock.storage.accepted", "pen
 
 # One module each knows these libraries, so that another one could take their place.
 ONLY_IN = {
-    "zmq": {"penstock.transport.raw_sockets", "penstock.transport.zmq_sockets"},
+    "zmq": {f"penstock.transport.{name}" for name in ZMQ},
     "socket": {
         "penstock.transport.bell",  # where there is no eventfd
         "penstock.transport.connections",  # of libzmq

@@ -2,7 +2,7 @@
 on every transport.
 
 Idea: every option is a decision, also where libzmq has a default. Names are those of zmq_setsockopt without the ZMQ_;
-zmq_sockets.py applies them before it binds or connects. Times in milliseconds.
+zmq_socket.py applies them before it binds or connects. Times in milliseconds.
 
 Contract: values only; imports nothing.
 """

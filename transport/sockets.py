@@ -14,7 +14,9 @@ from .unix_server import UnixServer
 from .url import connect_url, listen_url
 
 if TYPE_CHECKING:
-    from .zmq_sockets import ClientSocket, Context, PushSocket, ServerSocket
+    from .zmq_connecting import ClientSocket
+    from .zmq_serving import PushSocket, ServerSocket
+    from .zmq_sockets import Context
 
     Server: TypeAlias = ServerSocket | UnixServer
     Client: TypeAlias = ClientSocket | UnixClient

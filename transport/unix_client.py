@@ -1,6 +1,6 @@
 """The connecting side of `unix://`: one connection to one server, made anew by itself.
 
-Contract: the calls of zmq_sockets.ClientSocket; nothing here waits except `poll`, and nothing happens but in calls.
+Contract: the calls of zmq_connecting.ClientSocket; nothing here waits except `poll`, and nothing happens but in calls.
 One thread at a time; only `wake` is for any. Knows no messages.
 """
 

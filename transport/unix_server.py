@@ -3,7 +3,7 @@
 Idea: all connections are behind one epoll descriptor, so the poller watches one more, however many there are. What
 is sent in one turn leaves together.
 
-Contract: the calls of zmq_sockets.ServerSocket; nothing here waits. `refresh` looks, `receive` hands out what was
+Contract: the calls of zmq_serving.ServerSocket; nothing here waits. `refresh` looks, `receive` hands out what was
 found. Everything is bounded: connections, the silence of new ones, what waits for a peer that does not read. A peer
 that crosses a bound is cut off and counted. What a peer sent before it left is handed out until an answer to it fails:
 it may be a write, and of reads the first answer tells. To look for the end before each message would be a system call

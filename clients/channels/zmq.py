@@ -11,7 +11,8 @@ from ...transport.bell import Bell
 from ...transport.codec import decode_answer, frames
 from ...transport.errors import ProtocolError
 from ...transport.url import reachable
-from ...transport.zmq_sockets import ClientSocket, Context, PullSocket
+from ...transport.zmq_connecting import ClientSocket, PullSocket
+from ...transport.zmq_sockets import Context
 from ..connection.readiness import Front
 from ..connection.steps import FOREVER
 from ..connection.wall_clock import wall_us

@@ -23,7 +23,7 @@ from penstock.transport.consumer_session import ConsumerSession, Delivery
 from penstock.transport.errors import DeliveryGap
 from penstock.transport.producer_session import ProducerSession
 from penstock.transport.sockets import Sockets
-from penstock.transport.zmq_sockets import PullSocket
+from penstock.transport.zmq_connecting import PullSocket
 from support.checker import name
 
 RECORDS = 10

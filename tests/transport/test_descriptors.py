@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from penstock.transport.descriptors import PUSH_DESCRIPTORS, DescriptorRoom
 from penstock.transport.errors import CannotListen
-from penstock.transport.zmq_sockets import Context, ServerSocket
+from penstock.transport.zmq_serving import ServerSocket
+from penstock.transport.zmq_sockets import Context
 
 WAIT_S = 10.0
 

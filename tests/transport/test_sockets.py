@@ -347,7 +347,7 @@ def test_cutting_one_peer_off_leaves_its_successors_alone(sockets, server):
 
 
 def test_more_cut_off_peers_than_are_remembered_do_no_harm(sockets, server, monkeypatch):
-    monkeypatch.setattr("penstock.transport.zmq_sockets.MUTED_MAX", 2)
+    monkeypatch.setattr("penstock.transport.zmq_serving.MUTED_MAX", 2)
     door = Door(server)
     for count in range(1, 6):
         hostile = connected(sockets, server)

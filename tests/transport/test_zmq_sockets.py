@@ -10,16 +10,11 @@ import pytest
 import zmq
 from penstock.transport import codec, messages
 from penstock.transport.errors import AddressInUse, InvalidUrl, ProtocolError
-from penstock.transport.zmq_sockets import (
-    EASED_MOST,
-    RECEIVE_COPY_BYTES_MAX,
-    ClientSocket,
-    Context,
-    PullSocket,
-    PushSocket,
-    Sent,
-    ServerSocket,
-)
+from penstock.transport.sent import Sent
+from penstock.transport.zmq_connecting import ClientSocket, PullSocket
+from penstock.transport.zmq_serving import EASED_MOST, PushSocket, ServerSocket
+from penstock.transport.zmq_socket import RECEIVE_COPY_BYTES_MAX
+from penstock.transport.zmq_sockets import Context
 from support.samples import BATCH
 
 WAIT = 10.0

@@ -1,0 +1,237 @@
+"""ZeroMQ's sockets that listen: a ROUTER that all clients talk to, and a PUSH for the deliveries of one.
+
+Contract: `receive` returns None when nothing waits, so callers drain a socket until None once per wake-up; `send` says
+at once whether the message was taken. Peers that do not read, or send what is no message, can be cut off.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from . import connections, ipc_paths
+from .descriptors import PUSH_DESCRIPTORS
+from .errors import AddressInUse, CannotListen
+from .sent import Sent
+from .set_aside import SetAside
+from .url import Url, listen_url
+from .zmq_socket import NOBLOCK, Socket, SocketOwner, number, readable, text
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+EASED_MOST = 16
+"""Peers that were FULL and are retried at once: libzmq does not tell which of them has read."""
+
+MUTED_MAX = 1024
+"""Peers remembered as cut off; what they had sent before is dropped unread."""
+
+
+class Listening(Socket):
+    """A socket that binds."""
+
+    def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes]) -> None:
+        super().__init__(context, raw)
+        self.endpoints: list[str] = []  # the bound addresses, with ports filled in
+        self._bound: list[ipc_paths.Bound] = []
+
+    def bind(self, urls: Sequence[Url]) -> None:
+        """Listen on all `urls` or raise AddressInUse or CannotListen and be closed."""
+        try:
+            for url in urls:
+                self._bind_one(url)
+        except BaseException:
+            self.close()
+            raise
+
+    def _bind_one(self, url: Url) -> None:
+        if url.scheme == "tcp":
+            self._bind_raw(url)
+            return
+        listen_url(str(url))  # a path made up beside another may be too long
+        with ipc_paths.claimed(url.path):
+            self._bind_raw(url)
+            self._bound.append(ipc_paths.Bound(url.path))
+
+    def _bind_raw(self, url: Url) -> None:
+        if url.host.startswith("["):
+            self.raw.setsockopt(zmq.IPV6, 1)
+        try:
+            self.raw.bind(str(url))
+        except zmq.ZMQError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUse(f"a process already listens on {url}; stop it or choose another address") from error
+            raise CannotListen(f"cannot listen on {url}: {error.strerror}") from error
+        self.endpoints.append(text(self.raw, zmq.LAST_ENDPOINT))
+
+    def close(self) -> None:
+        """Stop listening; the paths go first, so that a path that looks free has no listener behind it."""
+        for bound in self._bound:
+            bound.remove()
+        self._bound.clear()
+        super().close()
+
+
+class ServerSocket(Listening):
+    """A ROUTER. A peer is the identity of one connection: a client that reconnects is another peer."""
+
+    def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes]) -> None:
+        super().__init__(context, raw)
+        self._last: tuple[bytes, zmq.Frame] | None = None
+        self._aside: SetAside[tuple[bytes, list[Buffer], zmq.Frame]] = SetAside()
+        self.hold, self.resume = self._aside.hold, self._aside.resume
+        self._is_aside_next = False
+        self._full: dict[bytes, None] = {}
+        self._muted: dict[bytes, None] = {}
+        self._room = context.room
+        self._accepted: set[int] = set()  # descriptors of its connections
+        self._monitor = context.monitor(raw, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+
+    def guards(self) -> dict[int, Callable[[], None]]:
+        """Callbacks by descriptor, for those besides `fd` that must be polled."""
+        self.admit()  # the descriptor tells of what comes after one looked
+        return {number(self._monitor, zmq.FD): self.admit}
+
+    def admit(self) -> None:
+        """Take note of connections made and lost, and shut down those that there is no room for."""
+        while readable(self._monitor):
+            event = parse_monitor_message(self._monitor.recv_multipart(NOBLOCK))
+            descriptor = event["value"]
+            if descriptor in self._accepted:
+                self._accepted.remove(descriptor)
+                self._room.give_back()
+            if event["event"] == zmq.EVENT_ACCEPTED:
+                if self._room.take(descriptor):
+                    self._accepted.add(descriptor)
+                else:
+                    connections.shut_down(descriptor, self.endpoints)
+
+    def close(self) -> None:
+        """See Listening."""
+        if self in self._context.open:
+            self.admit()  # libzmq's thread must not wait for us while we wait for it
+            self.raw.disable_monitor()
+            self._monitor.close(0)
+            self._room.give_back(len(self._accepted))
+        super().close()
+
+    def bind(self, urls: Sequence[Url]) -> None:
+        """See Listening; also removes the sockets of pushes that a killed server left beside its own."""
+        super().bind(urls)
+        for url in urls:
+            if url.scheme == "ipc":
+                ipc_paths.sweep(url.path)
+
+    @property
+    def readable(self) -> bool:
+        """Whether `receive` would return something, or set it aside."""
+        return self._aside.ready or super().readable
+
+    def receive(self) -> tuple[bytes, list[Buffer]] | None:
+        """The next message and its peer; None when none waits. What was set aside and what comes take turns."""
+        self._is_aside_next = not self._is_aside_next
+        message = (self._is_aside_next and self._aside.take()) or self._next() or self._aside.take()
+        if message is None:
+            return None
+        peer, frames, first = message
+        self._last = peer, first
+        return peer, frames
+
+    def speaker(self) -> str:
+        """The peer of the last received message, as CURVE vouches for it; "key:" as long as it does not."""
+        return "key:"
+
+    def _next(self) -> tuple[bytes, list[Buffer], zmq.Frame] | None:
+        message = None
+        while message is None:
+            try:
+                peer = self.raw.recv(NOBLOCK)
+            except zmq.Again:
+                return None
+            frames, first = self._receive_rest()
+            if peer not in self._muted:
+                message = self._aside.instead(peer, (peer, frames, first), sum(map(len, frames)))
+        return message
+
+    def send(self, peer: bytes, frames: Sequence[Buffer]) -> Sent:
+        """Send to one peer. A peer that stays FULL though it was waited for does not read: cut it off."""
+        sent = self._send([peer, *frames])
+        if sent is Sent.FULL:
+            self._full[peer] = None
+        return sent
+
+    def eased(self) -> list[bytes]:
+        """Peers that were FULL and may not be any more; those to ask after something has happened (`fd`)."""
+        eased = list(islice(self._full, EASED_MOST))
+        for peer in eased:
+            del self._full[peer]
+        return eased
+
+    def is_behind(self, peer: bytes) -> bool:
+        """Never, as far as libzmq tells: a peer that reads too slowly makes a send FULL."""
+        return False
+
+    def lost(self) -> list[bytes]:
+        """None, as far as libzmq tells: that a peer has left shows when something is sent to it."""
+        return []
+
+    def flush(self) -> None:
+        """The I/O threads do."""
+
+    def cut_off(self) -> str:
+        """Close the connection that the last received message came over; says whose it was, for the log.
+
+        libzmq has no call for it, but it names the connection's descriptor, and a shut down one is dropped.
+        What the peer had sent before is not handed out any more.
+        """
+        assert self._last is not None, "nothing was received yet"
+        peer, frame = self._last
+        while len(self._muted) >= MUTED_MAX:
+            del self._muted[next(iter(self._muted))]
+        self._muted[peer] = None
+        self._aside.drop(peer)
+        try:
+            address = str(frame.get("Peer-Address"))
+            connections.shut_down(int(frame.get(zmq.SRCFD)), self.endpoints)
+        except zmq.ZMQError:  # a peer of ZMTP 1.0 comes without either; it stays connected and unheard
+            return "a peer that does not speak ZMTP 3"
+        return address
+
+
+class PushSocket(Listening):
+    """A PUSH for one peer."""
+
+    _taken = 0
+
+    def _bind_raw(self, url: Url) -> None:
+        room = self._context.room
+        try:
+            listener = connections.listener(url)
+        except OSError as error:
+            raise CannotListen(f"cannot listen on {url}: {error.strerror}") from error
+        with listener:
+            if not room.take(listener.fileno(), PUSH_DESCRIPTORS):
+                raise CannotListen(f"cannot listen on {url}: {room.used} descriptors are in use by connections")
+            self._taken = PUSH_DESCRIPTORS
+            self.raw.setsockopt(zmq.USE_FD, listener.fileno())
+            super()._bind_raw(url)
+            listener.detach()
+
+    def close(self) -> None:
+        super().close()
+        self._context.room.give_back(self._taken)
+        self._taken = 0
+
+    @property
+    def endpoint(self) -> str:
+        """The address its one peer connects to."""
+        return self.endpoints[0]
+
+    def send(self, frames: Sequence[Buffer]) -> Sent:
+        """FULL also says that no peer is connected (yet, or any more)."""
+        return self._send(frames)
