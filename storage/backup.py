@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from . import layout, lock, runs, snapshots
+from . import accepted, layout, lock, runs, snapshots
 from .backup_point import (
     FORMAT,
     CopiedPiece,
@@ -41,8 +41,6 @@ from .segment_reader import SegmentReader
 CHUNK_BYTES = 4 << 20
 TRIES = 10
 """How often the files of a log are listed anew while they change."""
-
-_SMALL = ("accepted",)
 
 Progress = Callable[[int, int], None]
 """`progress(bytes done, bytes in all)`, called now and then."""
@@ -109,7 +107,7 @@ def _open_all(files: Files, directory: str, pinned: Pinned) -> bool:
     place, listed = pinned.place, files.listdir(directory)
     for name in sorted(listed):
         seq = snapshots.seq_of(name)
-        if name in _SMALL or runs.number_of(name) is not None or (seq is not None and seq <= place.seq):
+        if name == accepted.FILE_NAME or runs.number_of(name) is not None or (seq is not None and seq <= place.seq):
             pinned.others[name] = files.open(f"{directory}/{name}")
     names = [name for name in live_segments(listed)[0] if name.base_seq <= place.seq + 1]
     for name in names:
@@ -275,7 +273,8 @@ class _Copier:
 
     def _other(self, directory: str, name: str, file: File) -> tuple[FileCopy, bytes]:
         data = file.pread(file.size(), 0)
-        stored = FileCopy(name, f"{name}-{xxh3_64_intdigest(data):016x}", len(data), xxh3_64_intdigest(data))
+        checksum = xxh3_64_intdigest(data)
+        stored = FileCopy(name, f"{name}-{checksum:016x}", len(data), checksum)
         path = f"{directory}/{stored.file}"
         if not self._files.is_file(path):
             self._files.rewrite(path, data)
