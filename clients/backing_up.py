@@ -16,10 +16,10 @@ from collections.abc import Callable
 import msgspec
 
 from ..storage import layout, lock
-from ..storage.backup import Backup, BackupPlace, Made, Moved, Progress
+from ..storage.backup import Backup, BackupPlace, Made, Moved
 from ..storage.data_directory import METADATA, metadata_path, partition_path
 from ..storage.errors import AlreadyOpen, Corrupt, Error, ReadFailed
-from ..storage.files import FileLock, Files
+from ..storage.files import FileLock, Files, Progress
 from ..storage.opening import check_readable, find_end
 from ..transport.messages import Checkpointed, LogPlace
 from .connection.driver import Driver

@@ -12,7 +12,7 @@ batches mean, nor how a broker is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -34,16 +34,13 @@ from .backup_point import (
 )
 from .data_directory import identify
 from .errors import Corrupt, ForeignDirectory, InvalidBatch, StorageError
-from .files import File, Files
+from .files import File, Files, Progress
 from .layout import DATA_START, live_segments, mark_from_row, word
 from .segment_reader import SegmentReader
 
 CHUNK_BYTES = 4 << 20
 TRIES = 10
 """How often the files of a log are listed anew while they change."""
-
-Progress = Callable[[int, int], None]
-"""`progress(bytes done, bytes in all)`, called now and then."""
 
 
 class Moved(Exception):

@@ -19,7 +19,7 @@ import shutil
 import stat
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Self
 
@@ -50,6 +50,9 @@ _NO_BUFFERS = 1024
 
 SMALL_BYTES = 64 << 10
 """The most bytes of a read that must not wait; clearing and copying more would cost as much as reading it."""
+
+Progress = Callable[[int, int], None]
+"""`progress(bytes done, bytes in all)`, which those who read or copy many files call now and then."""
 
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100

@@ -22,14 +22,14 @@ import msgspec
 from . import aside, cutting, first_page, layout, lock, log_ids, opening, segment, snapshots
 from .accepted import Accepted, read_accepted, write_accepted
 from .errors import Corrupt
-from .files import Files
+from .files import Files, Progress
 from .index import row_of
 from .layout import INDEX_ROW_STRUCT, IndexRow, SegmentName
 from .recovery import NOTHING, LogEnd, before
 from .rehearsal import RehearsalFiles
 from .scan import Bad, Good, look, scan
 from .segment import SegmentRef, reference
-from .verify import Progress, Report, verify
+from .verify import Report, verify
 
 
 class Repaired(msgspec.Struct):

@@ -11,8 +11,6 @@ damaged backup, before anything is made. Must not know how backups are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
@@ -20,7 +18,7 @@ from . import layout, lock
 from .backup_point import LogCopy, Point, SegmentCopy
 from .data_directory import METADATA, TOPICS
 from .errors import BadChecksum, Corrupt, ForeignDirectory
-from .files import File, Files
+from .files import File, Files, Progress
 from .index import row_of
 from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, MARK_POSITIONS, Promise, SegmentName, encode_promise
 from .scan import Bad, Good, scan
@@ -32,9 +30,6 @@ TERM_LEAP = 1024
 MARKER = "restoring"
 _BEFORE = frozenset({layout.LOCK, f"{MARKER}.new"})
 _BEGUN = _BEFORE | {MARKER, METADATA, TOPICS, layout.PROMISES, f"{layout.PROMISES}.new", f"{layout.NODE}.new"}
-
-Progress = Callable[[int, int], None]
-"""`progress(bytes done, bytes in all)`, called now and then."""
 
 
 def check(files: Files, directory: str, point: Point, progress: Progress | None = None) -> None:

@@ -13,15 +13,13 @@ Must not know: how to repair.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from . import aside, finals, log_ids, snapshots
 from .accepted import Accepted, is_accepted, read_accepted
 from .batch import Kind
 from .errors import Corrupt
-from .files import File, Files
+from .files import File, Files, Progress
 from .index import row_of
 from .layout import (
     INDEX_HEADER_BYTES,
@@ -33,9 +31,6 @@ from .layout import (
 )
 from .recovery import end_offset_of
 from .scan import Bad, Good, Segments, Tail, look, scan
-
-Progress = Callable[[int, int], None]
-"""`progress(bytes done, bytes in all)`, called now and then."""
 
 
 class SegmentReport(msgspec.Struct):
