@@ -22,8 +22,8 @@ from msgspec import Struct
 from xxhash import xxh3_64_hexdigest
 
 from . import layout
-from .data_directory import Identity
-from .errors import BadChecksum, Corrupt, ForeignDirectory, InvalidArgument, NewerFormat
+from .data_directory import Identity, check_format
+from .errors import BadChecksum, Corrupt, ForeignDirectory, InvalidArgument
 from .files import Files
 
 FORMAT = 1
@@ -124,11 +124,9 @@ def read_point(files: Files, directory: str, name: str) -> Point:
         raise InvalidArgument(f"{directory} has no point {name!r}: it has {known}")
     checksum, _, body = files.read(path).partition(b"\n")
     if checksum != xxh3_64_hexdigest(body).encode():
-        raise BadChecksum(f"{path} does not match its checksum: restore another point", path=path, position=0)
+        raise damaged(path)
     try:
-        version = msgspec.json.decode(body, type=_Versioned).format
-        if version > FORMAT:
-            raise NewerFormat(f"{path} has format {version}, this penstock reads up to {FORMAT}: upgrade penstock")
+        check_format(path, msgspec.json.decode(body, type=_Versioned).format, FORMAT)
         return msgspec.json.decode(body, type=Point)
     except msgspec.MsgspecError as error:
         raise Corrupt(f"{path} cannot be read as a point: {error}", path=path) from error
@@ -136,6 +134,11 @@ def read_point(files: Files, directory: str, name: str) -> Point:
 
 class _Versioned(Struct):
     format: int
+
+
+def damaged(path: str) -> BadChecksum:
+    """What is raised of a file of a backup whose bytes are not those that were written."""
+    return BadChecksum(f"{path} does not match its checksum: restore another point", path=path, position=0)
 
 
 def check_directory(files: Files, directory: str) -> Identity | None:
@@ -150,8 +153,7 @@ def check_directory(files: Files, directory: str) -> Identity | None:
         found = msgspec.json.decode(files.read(path), type=Identity)
     except msgspec.MsgspecError as error:
         raise ForeignDirectory(f"{path} cannot be read: {error}; restore it from a copy") from error
-    if found.format > FORMAT:
-        raise NewerFormat(f"{path} has format {found.format}, this penstock reads up to {FORMAT}: upgrade penstock")
+    check_format(path, found.format, FORMAT)
     return found
 
 

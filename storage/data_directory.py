@@ -88,15 +88,19 @@ def _decode(text: bytes, path: str) -> Identity:
     """Check the version first: only then are the other fields known."""
     try:
         found = msgspec.json.decode(text, type=dict)
-        version = int(found["format"])
-        if version <= FORMAT:
-            return msgspec.convert(found, Identity)
+        check_format(path, int(found["format"]), FORMAT)
+        return msgspec.convert(found, Identity)
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
         reason = "it has no format" if isinstance(error, KeyError) else error
         raise ForeignDirectory(
             f"{path} cannot be read as a penstock node file: {reason}; restore it from a copy"
         ) from error
-    raise NewerFormat(f"{path} has format {version}, this penstock reads up to {FORMAT}: upgrade penstock")
+
+
+def check_format(path: str, found: int, known: int) -> None:
+    """Raise NewerFormat for a file of a later format than the newest that is known."""
+    if found > known:
+        raise NewerFormat(f"{path} has format {found}, this penstock reads up to {known}: upgrade penstock")
 
 
 def _refuse_strangers(files: Files, data: str) -> None:

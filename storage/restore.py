@@ -15,9 +15,9 @@ import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from . import layout, lock
-from .backup_point import LogCopy, Point, SegmentCopy
+from .backup_point import LogCopy, Point, SegmentCopy, damaged
 from .data_directory import METADATA, TOPICS
-from .errors import BadChecksum, Corrupt, ForeignDirectory
+from .errors import Corrupt, ForeignDirectory
 from .files import File, Files, Progress
 from .index import row_of
 from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, MARK_POSITIONS, Promise, SegmentName, encode_promise
@@ -44,7 +44,7 @@ def check(files: Files, directory: str, point: Point, progress: Progress | None 
         for stored in log.files:
             path = f"{directory}/{log.log_id}/{stored.file}"
             if xxh3_64_intdigest(_opened(files, path).pread(stored.size, 0)) != stored.checksum:
-                raise _damaged(path)
+                raise damaged(path)
 
 
 def _check_pieces(files: Files, path: str, segment: SegmentCopy) -> None:
@@ -55,7 +55,7 @@ def _check_pieces(files: Files, path: str, segment: SegmentCopy) -> None:
             for position in range(start, piece.end, CHUNK_BYTES):
                 state.update(file.pread(min(CHUNK_BYTES, piece.end - position), position))
             if state.intdigest() != piece.checksum:
-                raise _damaged(path)
+                raise damaged(path)
             start = piece.end
 
 
@@ -64,10 +64,6 @@ def _opened(files: Files, path: str) -> File:
         return files.open(path)
     except FileNotFoundError as error:
         raise Corrupt(f"{path} is missing from the backup: restore another point", path=path) from error
-
-
-def _damaged(path: str) -> BadChecksum:
-    return BadChecksum(f"{path} does not match its checksum: restore another point", path=path, position=0)
 
 
 def restore(files: Files, directory: str, point: Point, data: str, *, progress: Progress | None = None) -> list[str]:
