@@ -32,6 +32,7 @@ def command(
     what the newest point does not have is copied. Exit code 5: logs that cannot be read were left out.
     """
     need_linux("penstock backup")
+    from ..broker.system import set_file_limit
     from ..clients.backing_up import back_up
 
     config = configuration.load({**dict(settings), "data": data}, path=config_file).config
@@ -39,7 +40,7 @@ def command(
     if Path(target).is_relative_to(source):
         raise click.BadParameter(f"{directory} lies inside the data directory", param_hint="DIRECTORY")
     output, begun = Output(as_json=as_json), time.monotonic()
-    _raise_the_limit_of_open_files()
+    set_file_limit()  # every file that is needed is open at once
     with progress(output) as watch:
         made = back_up(source, target, keep=keep or 0, timeout_s=config.timeout_s, progress=watch("backing up"))
     values: dict[str, Any] = {
@@ -55,11 +56,3 @@ def command(
     for title, reason in made.point.left_out.items():
         output.note(f"{title} is left out: {reason}")
     return exits.DAMAGED if made.point.left_out else exits.OK
-
-
-def _raise_the_limit_of_open_files() -> None:
-    """A backup keeps every file open that it needs: as many as this process may."""
-    import resource  # which only Unix has
-
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
