@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from .metrics import Usage
@@ -56,8 +57,7 @@ def of(pid: int) -> Usage:
     """What one process uses. Raises OSError, ValueError when there is none."""
     place = Path(f"/proc/{pid}")
     fields = (place / "stat").read_text().rpartition(")")[2].split()  # the name before may contain anything
-    boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
-    started_s = int(boot.split()[1]) + int(fields[19]) / _TICKS
+    started_s = booted_s() + int(fields[19]) / _TICKS
     return Usage(
         (int(fields[11]) + int(fields[12])) / _TICKS,
         int(fields[21]) * _PAGE,
@@ -65,6 +65,13 @@ def of(pid: int) -> Usage:
         _most(place),
         started_s,
     )
+
+
+@cache
+def booted_s() -> int:
+    """When the machine started, in seconds since 1970, as the clock stood when this was asked first."""
+    line = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+    return int(line.split()[1])
 
 
 def _descriptors(place: Path) -> int:
