@@ -45,6 +45,11 @@ class Topic(msgspec.Struct, frozen=True):
         return sum(partition.records for partition in self.partitions)
 
     @property
+    def appended(self) -> int:
+        """Records that were ever appended and committed, over all partitions: their ends."""
+        return sum(partition.end for partition in self.partitions)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes on disk, over all partitions."""
         return sum(partition.size_bytes for partition in self.partitions)
@@ -170,6 +175,11 @@ def instant(time_us: int) -> datetime:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
     except OverflowError:
         return datetime.max.replace(tzinfo=UTC)
+
+
+def age_s(since: datetime | None, now: datetime) -> float | None:
+    """Seconds that passed since then, 0.0 for a time ahead; None without one."""
+    return None if since is None else max((now - since).total_seconds(), 0.0)
 
 
 def topic_of(found: messages.Topic) -> Topic:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from .clients.descriptions import Group, Topic
+from .clients.descriptions import Group, Topic, age_s
 from .clients.queues.descriptions import Queue
 from .exposition import Labels, Metric
 
@@ -127,7 +127,7 @@ _TOPIC: list[tuple[str, str, str, Callable[[Topic], float]]] = [
     ("topic_bytes", "gauge", "Bytes on disk.", attrgetter("size_bytes")),
     (
         "topic_appended_total", "counter", "Records ever appended: ends of partitions.",
-        lambda each: sum(p.end for p in each.partitions),
+        attrgetter("appended"),
     ),
     (
         "topic_partitions_not_ok", "gauge", "Partitions that are poisoned, damaged or closed.",
@@ -214,10 +214,7 @@ def _of_group(each: Group | Queue) -> Labels:
 
 def _ages(name: str, about: str, things: Sequence[Group] | Sequence[Queue], now: datetime) -> Metric:
     """0 where there is nothing to do."""
-    samples = [
-        (_of_group(each), max(0.0, (now - each.oldest).total_seconds()) if each.oldest is not None else 0.0)
-        for each in things
-    ]
+    samples = [(_of_group(each), age_s(each.oldest, now) or 0.0) for each in things]
     return Metric(f"penstock_{name}", "gauge", about, samples)
 
 

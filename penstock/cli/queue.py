@@ -277,9 +277,10 @@ def _moment_text(moment: datetime | None) -> str | None:
 
 
 def _age(since: datetime | None) -> str | None:
-    if since is None:
-        return None
-    return units.time_text(max((datetime.now(UTC) - since).total_seconds(), 0.0))
+    from ..clients.descriptions import age_s
+
+    passed_s = age_s(since, datetime.now(UTC))
+    return None if passed_s is None else units.time_text(passed_s)
 
 
 def _stuck(client: Client, queues: list[Queue]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -43,7 +44,7 @@ class Sample(NamedTuple):
     """One look at a broker."""
 
     at_s: float  # monotonic
-    wall_s: float
+    wall: datetime
     stats: Mapping[str, Any]
     topics: Sequence[Topic]
     groups: Sequence[Group]
@@ -76,7 +77,7 @@ def command(every: float, count: int | None, session: Invocation) -> None:
 def look(client: Client) -> Sample:
     """Ask the broker."""
     stats, topics = client.stats(), client.topics()
-    return Sample(time.monotonic(), time.time(), stats, topics, client.groups(), client.queues())
+    return Sample(time.monotonic(), datetime.now(UTC), stats, topics, client.groups(), client.queues())
 
 
 def summary(now: Sample, before: Sample | None) -> dict[str, Any]:
@@ -104,13 +105,19 @@ def _latencies(stats: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, tu
 
 def _group_row(each: Group, now: Sample) -> dict[str, Any]:
     row = {"topic": each.topic, "group": each.name, "members": len(each.members), "lag": each.lag}
-    return {**row, "oldest_s": _age(each, now)}
+    return {**row, "oldest_s": _oldest_s(each, now)}
 
 
 def _queue_row(each: Queue, now: Sample) -> dict[str, Any]:
     row = {"topic": each.topic, "group": each.name, "ready": each.ready, "in_flight": each.in_flight}
     later = {"delayed": each.delayed, "retrying": each.retrying, "dead": each.dead_lettered}
-    return {**row, **later, "oldest_s": _age(each, now)}
+    return {**row, **later, "oldest_s": _oldest_s(each, now)}
+
+
+def _oldest_s(each: Group | Queue, now: Sample) -> float:
+    from ..clients.descriptions import age_s
+
+    return age_s(each.oldest, now.wall) or 0.0
 
 
 def drawn(found: Mapping[str, Any]) -> list[Any]:
@@ -147,25 +154,17 @@ def drawn(found: Mapping[str, Any]) -> list[Any]:
 
 
 def _topics(now: Sample, before: Sample | None, passed_s: float) -> list[dict[str, Any]]:
-    ends = {each.id: _end(each) for each in before.topics} if before is not None else {}
+    ends = {each.id: each.appended for each in before.topics} if before is not None else {}
     rows = [
         {"topic": each.name, "records": each.records, "bytes": each.size_bytes,
-         "per_second": (_end(each) - ends[each.id]) / passed_s if each.id in ends else 0.0}
+         "per_second": (each.appended - ends[each.id]) / passed_s if each.id in ends else 0.0}
         for each in now.topics
     ]  # fmt: skip
     return _first(rows, "per_second")
 
 
-def _end(topic: Topic) -> int:
-    return sum(partition.end for partition in topic.partitions)
-
-
 def _first(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -row[by])[:ROWS]
-
-
-def _age(each: Group | Queue, now: Sample) -> float:
-    return max(0.0, now.wall_s - each.oldest.timestamp()) if each.oldest is not None else 0.0
 
 
 def _quantiles(values: Sequence[int], before: Sequence[int] | None) -> tuple[int, int]:

@@ -16,7 +16,7 @@ def a_topic(name: str, end: int) -> Topic:
 
 
 def sample(at_s: float, stats: dict, topics=(), groups=()) -> Sample:
-    return Sample(at_s, 60.0, stats, list(topics), list(groups), [])
+    return Sample(at_s, datetime.fromtimestamp(60.0, UTC), stats, list(topics), list(groups), [])
 
 
 def test_rates_are_over_the_time_between_looks():
