@@ -14,12 +14,12 @@ import resource
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from .broker.system import clock_is_synchronised
 from .config import Config
+from .installed import system, version_of
 from .storage import poison
 from .storage.board_row import total_bytes
 from .storage.data_directory import DOUBTS, TOPICS, check_kinds, identify
@@ -77,13 +77,9 @@ def examine(config: Config) -> Iterator[Finding]:
 
 def versions() -> Iterator[Finding]:
     """What is installed."""
-    parts = [f"Python {platform.python_version()}", f"{platform.system()} {platform.release()}"]
-    for name in ("numpy", "msgspec", "pyzmq", "penstock"):
-        try:
-            parts.insert(0, f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    says = ", ".join(parts)
+    found = {name: version_of(name) for name in ("penstock", "pyzmq", "msgspec", "numpy")}
+    libraries = [f"{name} {version}" for name, version in found.items() if version]
+    says = ", ".join([*libraries, f"Python {platform.python_version()}", system()])
     if sys.platform != "linux":
         yield Finding("versions", "bad", says, "a broker needs Linux: run it there, or in a container")
     else:

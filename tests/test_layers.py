@@ -59,7 +59,7 @@ ORDER = {
         *("storage", "transport", "broker", "clients", "gateway", "spark"),
         *("config", "config_default", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics"),
         "processes",
-        *("exporter", "checkup", ""),
+        *("exporter", "installed", "checkup", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
     "penstock.storage": [

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import platform
-import re
 import sys
-from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import click
@@ -31,37 +30,14 @@ def command(verbose: bool, output: Output) -> None:
 
 
 def _details() -> dict[str, Any]:
-    from ..storage import data_directory, layout
-    from ..storage.backup_point import FORMAT
-    from ..transport.codec import VERSION
+    from .. import installed
 
     return {
+        "installed in": str(Path(__file__).parents[1]),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "executable": sys.executable,
-        "log format": layout.VERSION,
-        "directory format": data_directory.FORMAT,
-        "backup format": FORMAT,
-        "protocol": VERSION,
-        "libraries": _libraries(),
+        "system": installed.system(),
+        "c library": " ".join(platform.libc_ver()),
+        **installed.formats(),
+        "libraries": installed.libraries(),
     }
-
-
-def _libraries() -> dict[str, str]:
-    """The version of each library that penstock or an extra of it needs; "" for one that is not installed."""
-    wanted = metadata.requires("penstock") or []
-    names = sorted({
-        re.split(r"[^A-Za-z0-9_.-]", each, maxsplit=1)[0].lower() for each in wanted if not _is_for_development(each)
-    })  # fmt: skip
-    return {name: _version(name) for name in names if name != "penstock"}
-
-
-def _is_for_development(requirement: str) -> bool:
-    return bool(re.search(r"extra == ['\"](dev|bench|demo)['\"]", requirement))
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""

@@ -59,5 +59,5 @@ def test_the_default_file_and_the_version_are_written(cli: Cli, tmp_path: Path) 
     assert cli("version").text.split() == ["penstock", "0.1.0"]
     (found,) = cli("version", "--verbose", "--json").lines
     assert found["libraries"]["pyzmq"]
-    assert {"protocol", "log format", "directory format", "backup format", "python"} <= set(found)
+    assert {"protocol", "log format", "state format", "board format", "backup format", "python"} <= set(found)
     assert "libraries" not in cli("version", "--verbose").text
