@@ -7,7 +7,7 @@ ARGS    ?=
 FOLDERS := storage transport broker clients gateway spark
 
 .DEFAULT_GOAL := help
-.PHONY: help test smoke demo bench bench-full soak lint fmt type dev java clean
+.PHONY: help test smoke demo docs bench bench-full soak lint fmt type dev java clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -23,6 +23,9 @@ smoke: dev ## does the lab work, and have its own ratios held; a minute
 demo: java ## the main job: 336,776 real flights through a broker and back, checked
 	@.ci/environment .venv-demo demo,spark
 	.venv-demo/bin/penstock demo $(ARGS)
+
+docs: dev ## the documentation site, in build/site/index.html
+	$(PY) .ci/site
 
 # Distributions build their interpreter with PGO and LTO, which makes it up to a fifth faster than one without.
 bench: ## every figure of perf/ beside this machine's own limits and its peers; minutes
