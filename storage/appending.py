@@ -97,7 +97,7 @@ def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
     tail.written, tail.end_offset, tail.checksum = seq, entry.end_offset, entry.checksum
     tail.last_time_us, tail.ends[seq] = time_us, entry.end_offset
     if len(tail.ends) > 2 * ENDS_KEPT:
-        _trim_ends(tail)
+        trim_ends(tail)
     return Appended(seq, offset, position)
 
 
@@ -121,7 +121,7 @@ def _append_planned(tail: LogTail, batches: Sequence[Buffer], source: Placing) -
     tail.segment_ends = False
     tail.ends.update(plan.ends)
     if len(tail.ends) > 2 * ENDS_KEPT:
-        _trim_ends(tail)
+        trim_ends(tail)
     for segment in made:
         tail.announce(segment)
     return plan.appended
@@ -191,7 +191,7 @@ def _taken_back(tail: LogTail, segment: Segment, position: int, error: BaseExcep
     return error
 
 
-def _trim_ends(tail: LogTail) -> None:
+def trim_ends(tail: LogTail) -> None:
     """Keep the end offsets of the newest batches at hand; older ones are in the index."""
     known = tail.ends
     tail.ends = dict(islice(known.items(), len(known) - ENDS_KEPT, None))

@@ -155,6 +155,24 @@ class Board:
         return self._words[HEADER_WORD["owner_pid"]]
 
     @property
+    def incarnation(self) -> int:
+        """The number in DATA/lock while this board is its node's; 0: logs are not lent."""
+        return self._words[HEADER_WORD["incarnation"]]
+
+    @incarnation.setter
+    def incarnation(self, number: int) -> None:
+        self._words[HEADER_WORD["incarnation"]] = number
+
+    @property
+    def asleep(self) -> int:
+        """0, or the number of the present sleep of the broker: an appender to a lent log sends it a message."""
+        return self._words[HEADER_WORD["asleep"]]
+
+    @asleep.setter
+    def asleep(self, number: int) -> None:
+        self._words[HEADER_WORD["asleep"]] = number
+
+    @property
     def boot_id(self) -> int:
         """Which boot of the machine the owner's process id belongs to."""
         return self._words[HEADER_WORD["boot_high"]] << 64 | self._words[HEADER_WORD["boot_low"]]
@@ -192,6 +210,12 @@ class Board:
         fence()
         words = np.frombuffer(self._buffer, "<u4", self.slot_count * SLOT_BYTES // WORD_BYTES, slots_place(self.rows))
         return np.flatnonzero(words[:: SLOT_BYTES // WORD_BYTES]).tolist()
+
+    def ahead(self, rows: np.ndarray) -> list[int]:
+        """Which of these rows have a producer that appended more than the broker has said: places in `rows`."""
+        words = np.frombuffer(self._buffer, "<u8", self.rows * ROW_WORDS, HEADER_BYTES).reshape(self.rows, ROW_WORDS)
+        lent = words[rows]
+        return np.flatnonzero(lent[:, ROW_WORD["appended"]] > lent[:, ROW_WORD["written"]]).tolist()
 
     def retire(self) -> None:
         """Say for good that this board is over, then remove its name. Readers keep their mapping."""

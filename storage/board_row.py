@@ -12,6 +12,7 @@ Must not know: where the memory comes from, which process wakes which.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
@@ -31,23 +32,25 @@ _LINE = 64
 _BOARD_LINE = ["magic", "version", "epoch", "owner_pid", "boot_low", "boot_high", "rows", "slots"]
 BOARD_HEADER = np.dtype(
     {
-        "names": [*_BOARD_LINE, "keeper_us", "keeper_rounds"],
-        "formats": [*(["<u8"] * 9), ("<u8", (BUCKETS,))],
-        "offsets": [*range(0, _LINE, 8), _LINE, 2 * _LINE],
+        "names": [*_BOARD_LINE, "keeper_us", "incarnation", "asleep", "keeper_rounds"],
+        "formats": [*(["<u8"] * 11), ("<u8", (BUCKETS,))],
+        "offsets": [*range(0, _LINE + 24, 8), 2 * _LINE],
         "itemsize": HEADER_BYTES,
     }
 )
-_BROKER_LINE = ["written", "durable", "first", "level", "generation", "log_low", "log_high"]
+_BROKER_LINE = ["written", "durable", "first", "level", "generation", "log_low", "log_high", "lent"]
 _KEEPER_LINE = ["synced", "sync_started", "poison"]
-_REPLICA_LINE = ["quorum"]
+_REPLICA_LINE = ["quorum", "readers"]
+_APPENDER_LINE = ["appended"]
 ROW = np.dtype(
     {
-        "names": [*_BROKER_LINE, *_KEEPER_LINE, *_REPLICA_LINE],
-        "formats": ["<u8"] * 11,
+        "names": [*_BROKER_LINE, *_KEEPER_LINE, *_REPLICA_LINE, *_APPENDER_LINE],
+        "formats": ["<u8"] * 14,
         "offsets": [
             *(8 * place for place in range(len(_BROKER_LINE))),
             *(_LINE + 8 * place for place in range(len(_KEEPER_LINE))),
             *(2 * _LINE + 8 * place for place in range(len(_REPLICA_LINE))),
+            *(3 * _LINE + 8 * place for place in range(len(_APPENDER_LINE))),
         ],
         "itemsize": ROW_BYTES,
     }
@@ -76,6 +79,13 @@ def total_bytes(rows: int, slots: int) -> int:
     return slots_place(rows) + slots * SLOT_BYTES if slots else HEADER_BYTES + rows * ROW_BYTES
 
 
+PAUSED = 1 << 63
+"""Bit of `lent`: the appender lets the broker append."""
+
+OTHERS = 1 << 63
+"""Bit of `readers`: readers may sleep on any slot, not only on those whose numbers are bits."""
+
+
 class Level(IntEnum):
     """The word of a row that limits what readers may see."""
 
@@ -86,6 +96,7 @@ class Level(IntEnum):
 
 _LEVEL, _LOG_LOW, _LOG_HIGH = (ROW_WORD[name] for name in ("level", "log_low", "log_high"))
 _WRITTEN, _DURABLE, _FIRST, _GENERATION = (ROW_WORD[name] for name in ("written", "durable", "first", "generation"))
+_LENT, _APPENDED = ROW_WORD["lent"], ROW_WORD["appended"]
 _PLACE_OF_LEVEL = {int(Level.DURABLE): ROW_WORD["durable"], int(Level.QUORUM): ROW_WORD["quorum"]}
 
 
@@ -108,6 +119,8 @@ class Row:
     written, durable, first, level, generation, log id: the broker (or the embedded log).
     synced, sync_started: the keeper. quorum: the replica.
     poison: any process whose sync failed; 0, or the word that the sync began at. Only an opening broker clears it.
+    lent: the broker; 0, or the number of a grant. appended: the process that holds the row's lock byte.
+    readers: the broker; the slots of the row's mapped readers as bits, and OTHERS. Logs are lent or replicated.
     """
 
     __slots__ = ("words",)
@@ -123,6 +136,9 @@ class Row:
     sync_started = _Word()
     poison = _Word()
     quorum = _Word()
+    readers = _Word()
+    lent = _Word()
+    appended = _Word()
 
     def __init__(self, words: memoryview) -> None:
         self.words = words
@@ -174,6 +190,38 @@ class Row:
         """The word that this row's commit level names."""
         words = self.words  # mapped readers ask whenever they look for more
         return words[_PLACE_OF_LEVEL.get(words[_LEVEL], _WRITTEN)]
+
+    def trusted_word(self, is_current: Callable[[], bool]) -> int:
+        """How far the log is written, by its appender or the broker.
+
+        Args:
+            is_current: whether the lock's incarnation is still the one that the board belongs to.
+
+        The appender's word counts if the row named its grant before and after the word was loaded: a broker that takes
+        the log back by force first takes the grant away, and then looks at the word.
+        """
+        words = self.words
+        lent = words[_LENT] & ~PAUSED
+        if lent:
+            appended = words[_APPENDED]
+            if words[_LENT] & ~PAUSED == lent and is_current():
+                return max(appended, words[_WRITTEN])
+        return words[_WRITTEN]
+
+    def readable_word_of(self, log_id: int, is_current: Callable[[], bool]) -> int | None:
+        """As `committed_word_of`, and where the log is lent as `trusted_word`."""
+        words = self.words
+        if not words[_LENT] or words[_LEVEL] != Level.WRITTEN:
+            return self.committed_word_of(log_id)
+        if self.log_id != log_id:
+            return None
+        value = self.trusted_word(is_current)
+        return value if self.log_id == log_id else None
+
+    @property
+    def appended_place(self) -> int:
+        """Which of `words` moves when a producer appends that the log is lent to; `committed_place` where none can."""
+        return _APPENDED if self.words[_LEVEL] == Level.WRITTEN else self.committed_place
 
     def committed_of(self, log_id: int) -> tuple[int, int] | None:
         """As `committed`, or None when the row is not (or no longer) that log's."""

@@ -57,6 +57,10 @@ Progress = Callable[[int, int], None]
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100
 _FLOCK = struct.Struct("hhqqi4x")
+_WRITE_LOCK, _NO_LOCK = 1, 2  # as fcntl has them, on Linux
+
+LOCK_BYTES_FROM = 1 << 20
+"""A lock of a file covers all before this position; bytes behind it may be locked one by one."""
 
 
 def full_or(error: OSError, path: str, doing: str) -> Exception:
@@ -151,6 +155,11 @@ class File:
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
+    def identity(self) -> tuple[int, int]:
+        """Device and inode."""
+        found = os.fstat(self._descriptor)
+        return found.st_dev, found.st_ino
+
     def map(self) -> memoryview:
         """The file as it is long now, read-only. Valid until the last view of it is gone, even after `close`."""
         size = self.size()
@@ -194,6 +203,14 @@ class FileLock:
         """Write the holder into the file, for the error message of processes that find it locked."""
         os.pwrite(self._descriptor, text, 0)  # before truncating: on a full disk another writer may take freed blocks
         os.ftruncate(self._descriptor, len(text))
+
+    def take_bytes(self) -> bool:
+        """Take all bytes from LOCK_BYTES_FROM on as well. False while another opening has any: none is taken then."""
+        return _set_lock(self._descriptor, _WRITE_LOCK, LOCK_BYTES_FROM, 0)
+
+    def free_bytes(self) -> None:
+        """Let other openings take single bytes from LOCK_BYTES_FROM on."""
+        _set_lock(self._descriptor, _NO_LOCK, LOCK_BYTES_FROM, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -360,17 +377,24 @@ class Files:
         shutil.rmtree(path, ignore_errors=not os.path.lexists(path))
 
     def try_lock(self, path: str) -> FileLock | bytes:
-        """Lock the file (made when missing), or the content its holder wrote."""
-        import fcntl  # which only Unix has
-
+        """Lock the file (made when missing) up to LOCK_BYTES_FROM, or the content its holder wrote."""
         descriptor = self._descriptor(path, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-        except (BlockingIOError, PermissionError):
+        if not _set_lock(descriptor, _WRITE_LOCK, 0, LOCK_BYTES_FROM):
             text = os.pread(descriptor, 4096, 0)
             os.close(descriptor)
             return text
         return FileLock(path, descriptor)
+
+
+def _set_lock(descriptor: int, kind: int, first: int, size: int) -> bool:
+    """Lock or free `size` bytes (0: all that follow) for this opening of a file. False while another has any."""
+    import fcntl  # which only Unix has
+
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, first, size, 0))
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
 def _rename_noreplace(source: str, target: str) -> bool:

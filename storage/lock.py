@@ -4,13 +4,16 @@ Idea: the writer of a node's data directory locks DATA/lock; an embedded log loc
 A log inside a data directory is guarded by the directory's lock, so no process can write beside a broker.
 
 Contract: the lock is the kernel's (OFD) and ends with the process that took it, killed or not; a forked child
-lets go of it. Its file names the holder (pid, endpoint, boot) for the message of AlreadyOpen, nothing more.
+lets go of it. Its file names the holder (pid, endpoint, boot) for the message of AlreadyOpen, nothing more. Writing
+the holder truncates the file and so ends the grants of producers that append by themselves (lending/incarnation.py);
+one that is in the middle of an append holds a byte behind the lock.
 Must not know: what is written under it.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 import msgspec
 
@@ -36,8 +39,36 @@ def lock_path(path: str, files: Files) -> str:
     return f"{path}/{layout.LOCK}"
 
 
-def take(path: str, files: Files, *, endpoint: str = "", boot: str = "") -> FileLock:
-    """Take the lock file `path` and write the holder into it. Raises AlreadyOpen, which names the holder."""
+BYTES_PATIENCE_S = 2.0
+"""A producer that appends by itself holds its byte for some microseconds, unless it is stopped in the middle."""
+
+_LOOK_S = 0.005
+
+
+def take(path: str, files: Files) -> FileLock:
+    """Take all of the lock file `path` and write the holder into it. Raises AlreadyOpen, which names the holder."""
+    taken = take_head(path, files)
+    if not take_bytes(taken):
+        taken.release()
+        raise AlreadyOpen(
+            f"a producer that appends by itself is stopped in the middle of a batch in {os.path.dirname(path)}: "
+            f"let it go on or end it (it has a lock on {path})"
+        )
+    return taken
+
+
+def take_bytes(taken: FileLock) -> bool:
+    """Take the bytes of producers as well. False while one is in the middle of an append, for BYTES_PATIENCE_S."""
+    deadline = time.monotonic() + BYTES_PATIENCE_S
+    while not taken.take_bytes():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def take_head(path: str, files: Files, *, endpoint: str = "", boot: str = "") -> FileLock:
+    """As `take`, and leave single bytes to producers, who may be in the middle of an append. Raises AlreadyOpen."""
     taken = files.try_lock(path)
     if isinstance(taken, bytes):
         raise AlreadyOpen(_refusal(path, taken))
@@ -45,10 +76,15 @@ def take(path: str, files: Files, *, endpoint: str = "", boot: str = "") -> File
     return taken
 
 
+def holder_of(content: bytes) -> Holder:
+    """The holder that a lock file names, which other numbers may follow behind zeros. Raises MsgspecError."""
+    return msgspec.json.decode(content.partition(b"\0")[0], type=Holder)
+
+
 def _refusal(path: str, text: bytes) -> str:
     directory = os.path.dirname(path)
     try:
-        holder = msgspec.json.decode(text, type=Holder)
+        holder = holder_of(text)
     except msgspec.MsgspecError:
         # The holder has it but did not get to write who it is, or writes it right now.
         return f"{directory} is open for writing in another process; close it there"

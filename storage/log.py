@@ -185,6 +185,14 @@ class LogWriter(LogTail):
             cutting.go_back(self, *self._place_behind(seq))
             cutting.cut(self)
 
+    def cut_here(self) -> None:
+        """Begin a generation at the end, durably: what another process may yet write behind that is void.
+
+        Raises Poisoned, StorageFull: the next append begins with it then.
+        """
+        self.must_cut, self.ready = True, False
+        cutting.cut(self)
+
     def _place_behind(self, seq: int) -> tuple[LogEnd, SegmentName]:
         """The place after batch `seq`, and its segment. Raises Corrupt."""
         reader = self._own_reader()

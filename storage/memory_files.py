@@ -72,6 +72,9 @@ class MemoryFile(File):
     def size(self) -> int:
         return len(self.content.data)
 
+    def identity(self) -> tuple[int, int]:
+        return 0, id(self.content)
+
     def map(self) -> memoryview:
         return memoryview(self.content.data).toreadonly()
 
@@ -96,6 +99,9 @@ class MemoryLock(FileLock):
 
     def note(self, text: bytes) -> None:
         self._table[self.path] = text
+
+    def take_bytes(self) -> bool:
+        return True
 
     def release(self) -> None:
         if self._taken:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _FIELDS = struct.Struct("<IBBHIIII")  # of a batch's header, `magic` to `column_count`
 _FIELDS_AT = CHECKSUM_STRUCT.size
 _INDEXED_COLUMNS = bytes((ColumnId.PRIORITY, ColumnId.NOT_BEFORE))  # what a row says beyond the header
+CODEC_AT = 2
+"""Place of a column's codec in its entry of the directory."""
+
 _APPENDABLE = frozenset(map(int, Kind))
 _RECORDS = int(Kind.RECORDS)
 
@@ -216,8 +219,13 @@ def inspect(batch: Buffer, size: int, max_batch_bytes: int) -> tuple[int, int, i
 
 def _with_extras(row: tuple, batch: Buffer, columns: int) -> tuple:
     """The row with what priority and not-before columns say, when the directory names any."""
-    end = HEADER_BYTES + columns * DIRECTORY_STRUCT.size
-    ids = bytes(memoryview(batch)[HEADER_BYTES : end : DIRECTORY_STRUCT.size])
+    ids = columns_of(batch, columns)
     if not any(each in ids for each in _INDEXED_COLUMNS):
         return row
     return tuple(IndexRow(*row)._replace(**extras(parse(batch))))
+
+
+def columns_of(batch: Buffer, columns: int, *, at: int = 0) -> bytes:
+    """A byte of each entry of a batch's directory: its column's id, or what is `at` another place in it."""
+    end = HEADER_BYTES + columns * DIRECTORY_STRUCT.size
+    return bytes(memoryview(batch)[HEADER_BYTES + at : end : DIRECTORY_STRUCT.size])

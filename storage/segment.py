@@ -92,6 +92,10 @@ class Segment:
         self.file.allocate(size)
         self.allocated = size
 
+    def reserve_rows(self, seq: int) -> None:
+        """Have blocks for the index rows up to `seq`. Raises StorageFull."""
+        self.index.allocate(layout.index_position(self.ref.base_seq, seq + 1))
+
     def write_rows(self, seq: int, rows: Sequence[Buffer]) -> None:
         """Write the index rows of `seq` and those after it."""
         whole = rows if len(rows) == 1 else (b"".join(rows),)

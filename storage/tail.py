@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +23,9 @@ from .layout import SegmentName
 from .recovery import LogEnd
 from .room import LogOptions, Room
 from .segment import Segment, SegmentRef
+
+if TYPE_CHECKING:
+    from .batch import Batch
 
 
 class PendingBatch(msgspec.Struct, frozen=True, gc=False):
@@ -86,6 +90,15 @@ class LogTail:
         """The place that the next batch goes to."""
         position = self.opened[-1].position if self.opened else self.resting.position
         return LogEnd(self.written, position, self.end_offset, self.checksum, self.last_time_us, self.term)
+
+    def follow(self, batch: Batch, position: int) -> None:
+        """The log ends behind `batch` now, which another process wrote at `position` of the active segment."""
+        active = self.opened[-1]
+        end = self.end().after(batch, position)
+        active.position, active.last_seq, active.newest = end.position, end.seq, None
+        self.end_offset, self.checksum, self.last_time_us = end.offset, end.checksum, end.time_us
+        self.ends[end.seq] = end.offset
+        self.written = end.seq
 
     def check_open(self) -> None:
         """Raise Poisoned or Closed when nothing may be written any more."""

@@ -26,7 +26,8 @@ from ...storage.board import Board, boot_id
 from ...storage.board_row import ROW_WORD
 from ...storage.errors import AcceptedLoss, Corrupt, Error, OutOfBounds
 from ...storage.files import Files
-from ...storage.layout import log_number
+from ...storage.layout import LOCK, log_number
+from ...storage.lending.incarnation import CurrentNode
 from ...storage.reader import Cursor, LogReader
 from ...storage.segment_reader import SegmentCache
 from ...transport.consumer_session import REMOVED
@@ -260,6 +261,7 @@ class BoardLogs:
         self._board = board
         self._files = Files()
         self._cache = SegmentCache(self._files, OPEN_SEGMENTS)
+        self._lock: CurrentNode | None = None
 
     def open(self, partition: Partition) -> MappedLog:
         """See LogSource. The log says itself how far it may be read as long as the row is its own."""
@@ -269,15 +271,21 @@ class BoardLogs:
             raise MappedUnavailable(
                 f"partition {partition.partition} is not on the broker's board, use delivery='auto'"
             )
-        committed = partial(row.committed_word_of, log_id)
+        readable = partial(row.readable_word_of, log_id, self._lock_of(partition).is_current)
         last = 0
+
+        def committed() -> int | None:
+            """The highest word so far: a log that is taken back from a producer by force shows less for a moment."""
+            nonlocal last
+            found = readable()
+            if found is None or found < last:
+                return found and last
+            last = found
+            return found
 
         def limit() -> int:
             """The committed word; the last one known once the row changed hands, which ends the session soon."""
-            nonlocal last
-            found = committed()
-            if found is not None:
-                last = found
+            committed()
             return last
 
         def first() -> int:
@@ -292,6 +300,13 @@ class BoardLogs:
         except (Error, OSError) as error:
             raise MappedUnavailable(f"{partition.directory} cannot be read, use delivery='auto': {error}") from error
         return MappedLog(reader, committed, first)
+
+    def _lock_of(self, partition: Partition) -> CurrentNode:
+        """The lock of the data directory that a partition is in: DATA/topics/<topic>/<number>."""
+        if self._lock is None:
+            data = partition.directory.rsplit("/", 3)[0]
+            self._lock = CurrentNode(f"{data}/{LOCK}", self._board)
+        return self._lock
 
     def watch(self, partitions: Sequence[Partition]) -> Watch:
         """See LogSource."""

@@ -8,13 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from penstock.storage import lock
 from penstock.storage.embedded import Log
 from penstock.storage.errors import AlreadyOpen, ForeignDirectory, InvalidTopic
 from penstock.storage.files import Files
+from penstock.storage.lending.grant import byte_of
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.range_locks import RangeLocks
 
 HOLD = """
 import sys
@@ -48,7 +52,7 @@ def test_a_log_of_a_running_broker_is_the_brokers(tmp_path, below: str) -> None:
     files = Files()
     files.mkdir(f"{tmp_path}/{below}")
     (tmp_path / "node.json").write_text("{}")
-    held = lock.take(f"{tmp_path}/lock", files, endpoint="tcp://127.0.0.1:7070")
+    held = lock.take_head(f"{tmp_path}/lock", files, endpoint="tcp://127.0.0.1:7070")
     with pytest.raises(AlreadyOpen, match=r"broker at tcp://127\.0\.0\.1:7070"):
         Log(tmp_path / below)
     held.release()
@@ -65,8 +69,45 @@ def test_a_holder_that_wrote_nothing_yet_still_holds(tmp_path) -> None:
     held.release()
 
 
+@pytest.fixture
+def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RangeLocks]:
+    """The lock of a producer that is stopped in the middle of an append to a log that was lent to it."""
+    monkeypatch.setattr(lock, "BYTES_PATIENCE_S", 0.0)
+    found = RangeLocks(f"{tmp_path}/lock")
+    found.take(byte_of(3))
+    yield found
+    found.close()
+
+
+def test_nothing_opens_beside_a_producer_in_the_middle_of_an_append(tmp_path: Path, stuck: RangeLocks) -> None:
+    (tmp_path / "node.json").write_text("{}")
+    for use in (lambda: Log(tmp_path / "topics" / "00ff" / "0"), lambda: lock.take(f"{tmp_path}/lock", Files())):
+        with pytest.raises(AlreadyOpen, match="producer that appends by itself"):
+            use()
+    stuck.give_back(byte_of(3))
+    Log(tmp_path / "topics" / "00ff" / "0").close()
+
+
+def test_an_opener_waits_for_a_producer_to_end_its_append(
+    tmp_path: Path, stuck: RangeLocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "BYTES_PATIENCE_S", 30.0)
+    monkeypatch.setattr(lock.time, "sleep", lambda _: stuck.give_back(byte_of(3)))
+    with lock.take(f"{tmp_path}/lock", Files()):
+        assert not stuck.take(byte_of(3))
+
+
+def test_a_node_leaves_single_bytes_to_producers(tmp_path: Path, stuck: RangeLocks) -> None:
+    with lock.take_head(f"{tmp_path}/lock", Files()) as held:
+        assert not lock.take_bytes(held)
+        assert stuck.take(byte_of(4))
+        assert not stuck.take(byte_of(0) - 1)
+        stuck.close()
+        assert lock.take_bytes(held)
+
+
 def test_the_lock_names_its_process_endpoint_and_boot(tmp_path) -> None:
-    held = lock.take(f"{tmp_path}/lock", Files(), endpoint="ipc:///x", boot="b")
+    held = lock.take_head(f"{tmp_path}/lock", Files(), endpoint="ipc:///x", boot="b")
     found = json.loads((tmp_path / "lock").read_text())
     assert found == {"pid": os.getpid(), "endpoint": "ipc:///x", "boot": "b"}
     held.release()

@@ -282,7 +282,7 @@ def test_repairing_twice_finds_nothing_the_second_time() -> None:
 
 def test_a_log_that_somebody_writes_is_not_repaired() -> None:
     built = build()
-    held = lock.take("/log/lock", built.files, endpoint="ipc:///run/penstock.sock")
+    held = lock.take_head("/log/lock", built.files, endpoint="ipc:///run/penstock.sock")
     with pytest.raises(AlreadyOpen, match=r"ipc:///run/penstock\.sock"):
         repair(built.files, "/log", now_us=NOW)
     held.release()

@@ -70,6 +70,7 @@ class WritebackFiles(MemoryFiles):
     def __init__(self) -> None:
         super().__init__()
         self.syncs = 0
+        self.incarnation = 0  # as in the lock of a node
         self.full_at = 0  # the nth use of space from now on fails; 0: none does
         self._told_all = 0  # errors that a syncfs has reported
         self._disks: dict[int, Disk] = {}

@@ -70,3 +70,13 @@ def test_without_a_board_every_look_is_at_all_partitions() -> None:
     assert list(watching.moved()) == [3, 1]
     assert list(watching.moved()) == [3, 1]
     assert watching.still()
+
+
+def test_the_word_of_a_producer_counts_where_logs_may_be_lent(board: Board, count: int) -> None:
+    watching = watch(board, {partition: partition for partition in range(count)})
+    watching.moved()
+    board.row(0).appended = 9
+    can_be_lent = board.row(0).level == Level.WRITTEN
+    assert watching.still() is not can_be_lent
+    assert list(watching.moved()) == ([0] if can_be_lent else [])
+    assert watching.still()
