@@ -90,6 +90,13 @@ class LimitReached(BrokerError):
     code = "limit_reached"
 
 
+class NotLent(BrokerError):
+    """A log that is not lent to a producer, for which the message says why: its records go through the broker."""
+
+    code = "not_lent"
+    retry = True
+
+
 class SequenceGap(BrokerError):
     """A producer's batch does not follow the one before: something in between was never received."""
 

@@ -3,7 +3,7 @@
 A message is the first frame: a msgpack array [tag, field, ...]. Messages that carry records have a
 second frame: batches, back to back, as `storage/FORMAT.md` lays them out. Normative text: PROTOCOL.md.
 
-Messages of queues, transactions, ranges and removal are in modules of their own, and named here beside the others.
+Messages of queues, transactions, ranges, removal and lending are in modules of their own, and named here, too.
 
 `request` is chosen by the asker, above 0, and comes back in the answer; 0 marks messages that answer no request.
 A `topic` is always the 16-byte topic id (a recreated topic is another topic), a `name` its name.
@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 
 from .checkpoint_messages import Checkpoint, Checkpointed, LogPlace
 from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
+from .lending_messages import GiveBack, Lend, Lent, Moved
 from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, Settings, TopicId, Unsigned
 from .queue_messages import (
     AskTask,
@@ -484,7 +485,7 @@ Request = (
     | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
     | ListPending | ListWorkers | SetWorker | Claim
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
-    | DeleteRecords | ListDeleted | AskCursors | FetchMany | Checkpoint
+    | DeleteRecords | ListDeleted | AskCursors | FetchMany | Checkpoint | Lend | Moved | GiveBack
 )  # fmt: skip
 """Messages from a client."""
 
@@ -494,6 +495,6 @@ Answer = (
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | PendingRecords | Workers
     | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic | DeletedRecords | Cursors
-    | FetchedMany | Checkpointed
+    | FetchedMany | Checkpointed | Lent
 )  # fmt: skip
 """Messages from a broker."""

@@ -101,6 +101,9 @@ TABLE: dict[type, Row] = {
     # producing
     m.OpenProducer: _all_of(_write, _of_topic("write", "producer", "name")),
     m.Produce: _write,
+    m.Lend: _write,
+    m.Moved: _nothing,  # it does nothing
+    m.GiveBack: _nothing,  # of its own connection
     # reading
     m.Fetch: _read,
     m.FetchMany: _topics_in("read", "places"),

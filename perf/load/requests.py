@@ -97,7 +97,14 @@ def _most_of_streams(on: Subjects) -> dict[type, list[m.Request]]:
         m.BeginGroup: [m.BeginGroup(1, wide, "fresh", [(number, 0) for number in every])],
         m.DeleteRecords: [m.DeleteRecords(1, narrow, many)],
         m.ListDeleted: [m.ListDeleted(1, narrow, 0, 0, 3000)],
+        **_lending(narrow),
         m.Trim: [m.Trim(1, wide, m.TrimRule.RECORDS, 0), m.Trim(1, wide, m.TrimRule.TIME, 1)],
+    }  # fmt: skip
+
+
+def _lending(topic: bytes) -> dict[type, list[m.Request]]:
+    return {
+        m.Lend: [m.Lend(1, topic, 0, 1, 0, 0)], m.Moved: [m.Moved(1)], m.GiveBack: [m.GiveBack(topic, 0, 1)],
     }  # fmt: skip
 
 
@@ -213,5 +220,6 @@ def usual(on: Subjects) -> dict[type, list[m.Request]]:
         m.BeginGroup: [m.BeginGroup(1, narrow, f"fresh-{number}", [(0, 0)]) for number in range(64)],
         m.DeleteRecords: [m.DeleteRecords(1, narrow, [(0, number)]) for number in range(64)],
         m.ListDeleted: [m.ListDeleted(1, narrow, 0, 0, 3000)],
+        **_lending(narrow),
         m.Trim: [m.Trim(1, narrow, m.TrimRule.OFFSET, number) for number in range(64)],
     }  # fmt: skip

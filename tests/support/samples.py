@@ -72,6 +72,9 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.AskCursors(129, TOPIC, "stream", 3), b""),
     (m.Checkpoint(62), b""),
     (m.BeginGroup(39, TOPIC, "stream", [(0, 1003), (1, 0)]), b""),
+    (m.Lend(40, TOPIC, 3, 2**64 - 1, 2, 1003), b""),
+    (m.Moved(2**62 + 1), b""),
+    (m.GiveBack(TOPIC, 3, 2**62 - 1), b""),
 ]
 
 ANSWERS: list[tuple[m.Answer, bytes]] = [
@@ -126,4 +129,12 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.Begun(24, [(1003, 5), (0, 0)]), b""),
     (m.TrimmedTopic(25, [m.TrimmedPartition(0, 0, 1003, [("jobs", 3)])]), b""),
     (m.DeletedRecords(26, [(100, 3)], 200), b""),
-]
+    (
+        m.Lent(
+            40, 2**62 - 1, 2**64 - 1, 7, bytes(16), "/data/topics/00/3", 1, 0, 1000, 65536, 1003, 2**64 - 1,
+            1_700_000_000_000_000, 0, 1 << 26, 1 << 25, 1 << 24, 1_700_000_000_000_001, 86400.5,
+            [(2, 11), (2, 12), (2, 13)],
+        ),
+        b"",
+    ),
+]  # fmt: skip

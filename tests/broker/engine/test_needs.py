@@ -33,6 +33,9 @@ NEEDS: dict[type, list[Need]] = {
     m.ListDeleted: [READ],
     m.OpenProducer: [WRITE, ("write", "producer:flights/loader")],
     m.Produce: [WRITE],
+    m.Lend: [WRITE],
+    m.Moved: [],
+    m.GiveBack: [],
     m.Fetch: [READ],
     m.FetchMany: [READ],
     m.AskEnds: [READ],
@@ -152,4 +155,6 @@ def test_a_session_of_no_group_needs_none():
 
 
 def test_the_node_asks_before_any_handler():
-    assert Node.receive.__code__.co_names.index("check") < Node.receive.__code__.co_names.index("_handlers")
+    names = Node._handle.__code__.co_names
+    assert names.index("check") < names.index("_handlers")
+    assert "_handlers" not in Node.receive.__code__.co_names
