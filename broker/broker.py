@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .config import ServeConfig
     from .engine import Node
     from .keeper.jobs import KeeperJobs
+    from .lenders import Lenders
     from .packets import PacketSocket
     from .poller import Poller
     from .port import SocketPort
@@ -71,6 +72,7 @@ class Broker:
         signals: int,
         lock: int,
         room: DescriptorRoom,
+        lenders: Lenders,
         access: BrokerAccess | None = None,
     ) -> None:
         """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers."""
@@ -85,6 +87,7 @@ class Broker:
         self._supervisor = supervisor
         self._signals = signals
         self._lock = lock
+        self._lenders = lenders
         self._link: KeeperLink | None = None
         self._told_stuck = 0
         self._room = room
@@ -116,6 +119,7 @@ class Broker:
     def turn(self, ready: list) -> float:
         """Handle what is readable. Returns the seconds until the next turn is needed."""
         at = now()
+        self._lenders.wake()
         intake = self._intake
         intake.begin()
         for member in ready:
@@ -136,7 +140,7 @@ class Broker:
         if port.holds:
             port.send_answers()
         wait = min(wait, self._watermarks.after_answers(at.monotonic_s) - at.monotonic_s)
-        return self._patience(wait, at)
+        return self._lenders.sleep(self._patience(wait, at))
 
     def _tick(self, at: Now) -> float:
         """Do what is due, and a portion of what takes long."""

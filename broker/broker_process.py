@@ -24,7 +24,9 @@ from ..storage.board import boot_id, is_alive
 from ..storage.data_directory import METADATA, claim, identify, open_board
 from ..storage.errors import AlreadyOpen, Error
 from ..storage.files import Files
+from ..storage.lending.incarnation import renew
 from ..storage.promises import Promises
+from ..storage.range_locks import RangeLocks
 from ..storage.segment_reader import SegmentCache
 from ..transport.sockets import Sockets
 from . import control
@@ -37,6 +39,7 @@ from .frugal_files import FrugalFiles, connection_room
 from .keeper.jobs import KeeperJobs
 from .keeper.link import KeeperLink
 from .keeper.unresolved_syncs import UnresolvedSyncs
+from .lenders import Lenders
 from .packets import PacketSocket
 from .poller import Poller
 from .port import SocketPort
@@ -99,31 +102,39 @@ class Assembly:
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
         self.advertise = list(config.advertise) or self.listen
         held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.advertise[0], f"{boot_id():032x}")))
+        had_bytes = lock.take_bytes(held)  # the note has ended all grants
+        incarnation, lock_file = renewed(held.path)
         doubts = UnresolvedSyncs(files, config.data)
         board = open_board(
             files, config.data, rows=config.board_rows, slots=config.mapped_readers, is_owned=_is_another_alive
         )
         stack.callback(board.retire)
-        wakes = Wakes(board)
-        stack.callback(wakes.close_all)
+        board.incarnation = incarnation
         warmer = Warmer()
         stack.callback(warmer.close)
-        port = SocketPort(sockets, servers, wakes, warmer, config.advertise)
-        stack.callback(port.close)
         jobs = KeeperJobs(files)
         watermarks = Watermarks(board, jobs)
-        store = self._store(watermarks, jobs, doubts)
-        node = Node(store, port, randomness=os.urandom, config=self._node_config(identity, board), now=now())
+        wakes = Wakes(board, watermarks.number_of)
+        stack.callback(wakes.close_all)
+        port = SocketPort(sockets, servers, wakes, warmer, config.advertise)
+        stack.callback(port.close)
+        store = self._store(watermarks, jobs, doubts, cut=not had_bytes)
+        lenders = Lenders(board, watermarks, RangeLocks(held.path), lock_file)
+        stack.callback(lenders.close)
+        node = Node(
+            store, port, randomness=os.urandom, config=self._node_config(identity, board), now=now(), lenders=lenders
+        )
         for place, reason in node.unavailable.items():
             say(f"{place} is unavailable, the others serve: {reason}")
         doubts.save()
         store.empty_trash()
+        held.free_bytes()
         poller = Poller()
         stack.callback(poller.close)
         broker = Broker(
             config, node=node, port=port, servers=servers, poller=poller, watermarks=watermarks,
             jobs=jobs, warmer=warmer, supervisor=supervisor, signals=signals, room=self._room,
-            lock=held.fileno(), access=access,
+            lock=held.fileno(), lenders=lenders, access=access,
         )  # fmt: skip
         broker.attach(link)
         self._is_assembled = True
@@ -140,7 +151,7 @@ class Assembly:
         deadline = time.monotonic() + LOCK_PATIENCE_S
         while True:
             try:
-                held = lock.take(path, self._files, boot=f"{boot_id():032x}")
+                held = lock.take_head(path, self._files, boot=f"{boot_id():032x}")
             except AlreadyOpen:
                 if _holder_lives(self._files, path) or time.monotonic() > deadline:
                     raise
@@ -149,7 +160,7 @@ class Assembly:
                 self._stack.callback(held.release)
                 return held
 
-    def _store(self, watermarks: Watermarks, jobs: KeeperJobs, doubts: UnresolvedSyncs) -> DirectoryStore:
+    def _store(self, watermarks: Watermarks, jobs: KeeperJobs, doubts: UnresolvedSyncs, *, cut: bool) -> DirectoryStore:
         data, files = self._config.data, self._files
         promises = Promises(f"{data}/{layout.PROMISES}", files)
         self._stack.callback(promises.close)
@@ -157,7 +168,7 @@ class Assembly:
         files.give_way = cache.give_way
         store = DirectoryStore(
             data, files, promises=promises, cache=cache, watermarks=watermarks, jobs=jobs, doubts=doubts,
-            max_batch_bytes=self._frame_bytes(), check_log=files.check_log,
+            max_batch_bytes=self._frame_bytes(), check_log=files.check_log, cut=cut,
         )  # fmt: skip
         self._stack.callback(store.close)
         return store
@@ -179,6 +190,16 @@ class Assembly:
         self._stack.close()
 
 
+def renewed(path: str) -> tuple[int, tuple[int, int]]:
+    """A new incarnation of the node, written into its lock; 0 where that is not possible: no log is lent then."""
+    number = int.from_bytes(os.urandom(8), "little") or 1
+    try:
+        return number, renew(path, number)
+    except OSError as error:
+        say(f"{path} cannot be written, so that logs cannot be lent to producers: {error}")
+        return 0, (0, 0)
+
+
 def _first_missing(files: Files, path: str) -> str | None:
     """The highest directory that has to be made for `path`; None when it is there."""
     missing = None
@@ -190,7 +211,7 @@ def _first_missing(files: Files, path: str) -> str | None:
 def _holder_lives(files: Files, path: str) -> bool:
     """Whether the broker that took the lock still runs; if not, it is its keeper that holds it, and not for long."""
     try:
-        holder = msgspec.json.decode(files.read(path), type=lock.Holder)
+        holder = lock.holder_of(files.read(path))
     except (msgspec.MsgspecError, FileNotFoundError):
         return False
     return is_alive(holder.pid)

@@ -31,6 +31,7 @@ from .engine import COLD, Cold
 from .latencies import Latencies
 
 if TYPE_CHECKING:
+    from ..storage.log import LogWriter
     from ..storage.reader import Chunk, Cursor
     from ..transport.messages import Answer
     from ..transport.sockets import Server, Sockets
@@ -220,6 +221,12 @@ class SocketPort:
 
     def open_wake(self, session: int) -> int:
         return self._wakes.open(session)
+
+    def begin_reading(self, session: int, log: LogWriter) -> None:
+        self._wakes.begin_reading(session, log)
+
+    def end_reading(self, session: int, log: LogWriter) -> None:
+        self._wakes.end_reading(session, log)
 
     def wake(self, session: int) -> None:
         self._wakes.wake(session)

@@ -41,12 +41,19 @@ class DirectoryStore(LogStore):
         doubts: UnresolvedSyncs,
         max_batch_bytes: int,
         check_log: Callable[[int], None],
+        cut: bool,
     ) -> None:
-        """`check_log` raises unless there may be another log, beside so many that have no files open for writing."""
+        """A store whose logs have rows on the board.
+
+        Args:
+            check_log: raises unless there may be another log, beside so many that have no files open for writing.
+            cut: whether a producer may still be writing into a log that an earlier node lent to it.
+        """
         super().__init__(data, files, promises=promises, cache=cache, jobs=jobs, max_batch_bytes=max_batch_bytes)
         self._watermarks = watermarks
         self._unresolved = doubts
         self._check_log = check_log
+        self._cut = cut
 
     def create(self, topic: bytes, partition: int, settings: LogSettings) -> LogWriter:
         self._check_log(self._watermarks.unopened)
@@ -58,8 +65,18 @@ class DirectoryStore(LogStore):
         if doubt is not None and doubt.poisoned:
             poison.write(self.files, path, "a sync failed before the broker ended", durable=doubt.durable)
         log = super()._open(path, options, suspect=suspect or doubt is not None)
+        if self._cut and options.commit == "written":
+            self._begin_anew(log)
         self._unresolved.settled(log_id)
         return log
+
+    def _begin_anew(self, log: LogWriter) -> None:
+        """Make void what a producer may yet write behind the end. Raises StorageFull, Poisoned."""
+        try:
+            log.cut_here()
+        except BaseException:
+            log.close(clean=False)
+            raise
 
     def _log_id(self, path: str) -> bytes:
         """The id of a log that is not open yet; empty when its newest segment does not say."""

@@ -4,30 +4,38 @@ Idea: a mapped reader that finds nothing new raises its slot, looks once more, a
 the broker wakes the readers of raised slots and lowers them: a sleeping reader is woken once, a busy one costs a load,
 and of a crowd of busy ones all slots together cost one look.
 
+A producer that appends by itself wakes the readers of its log, too: the row says on which slots they sleep.
+
 Contract: a slot is given to one session at a time. A reader whose session is over may still sleep on the slot that
-another session has now: each wake is for all that do. Must not know: which partitions a session reads.
+another session has now: each wake is for all that do. Must not know: what moved.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ..storage import futex
+from ..storage.board_row import OTHERS
 from .errors import LimitReached
 
 if TYPE_CHECKING:
     from ..storage.board import Board
+    from ..storage.log import LogWriter
 
 
 class Wakes:
     """The slots of one board."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, row_of: Callable[[LogWriter], int] = lambda _: -1) -> None:
+        """`row_of` a log: its number, -1 without one."""
         self._board = board
+        self._row_of = row_of
         self._free = deque(range(board.slot_count))
         self._open: dict[int, tuple[int, futex.Futex]] = {}
         self._sessions: dict[int, int] = {}  # by slot
+        self._readers: dict[LogWriter, set[int]] = {}  # slots, by what their sessions read
 
     def open(self, session: int) -> int:
         """The slot of a session, from now on its own. Raises LimitReached."""
@@ -42,6 +50,24 @@ class Wakes:
         self._open[session] = slot, self._board.slot(slot)
         self._sessions[slot] = session
         return slot
+
+    def begin_reading(self, session: int, log: LogWriter) -> None:
+        """The session's reader is about to be told that it may read `log`."""
+        self._readers.setdefault(log, set()).add(self._open[session][0])
+        self._tell(log)
+
+    def end_reading(self, session: int, log: LogWriter) -> None:
+        """The session's reader does not read `log` any more."""
+        slots = self._readers.get(log, set())
+        slots.discard(self._open[session][0])
+        self._tell(log)
+        if not slots:
+            self._readers.pop(log, None)
+
+    def _tell(self, log: LogWriter) -> None:
+        row = self._row_of(log)
+        if row >= 0:
+            self._board.row(row).readers = slots_word(self._readers.get(log, ()))
 
     def wake(self, session: int) -> None:
         """Wake the session's reader, if it sleeps."""
@@ -63,3 +89,8 @@ class Wakes:
         """The broker ends."""
         for session in list(self._open):
             self.close(session)
+
+
+def slots_word(slots: Iterable[int]) -> int:
+    """The word that says on which slots readers sleep."""
+    return sum({OTHERS if 1 << slot >= OTHERS else 1 << slot for slot in slots})

@@ -127,6 +127,10 @@ class Watermarks:
             self._hand_over(held)
         return number
 
+    def held(self, log: LogWriter) -> TrackedLog | None:
+        """An open log with its row."""
+        return self._held.get(log)
+
     def number_of(self, log: LogWriter) -> int:
         """The log's row; -1 when it has none."""
         held = self._held.get(log)
@@ -234,6 +238,9 @@ class Watermarks:
         held = self._held.get(log)
         if held is not None:
             self._sync_inline(held, even_lazy=True)
+            if not held.unsynced:  # else what comes next would wait for a bell that the keeper has rung already
+                self._pending.pop(log, None)
+                self._pending_lazily.pop(log, None)
 
     def settle(self, now_s: float) -> bool:
         """The bell rang: take over what the keeper synced. Returns whether anything moved."""

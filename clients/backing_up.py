@@ -97,7 +97,7 @@ def _pin(backup: Backup, places: Callable[[], Found]) -> dict[str, str]:
 def _endpoint(files: Files, data: str) -> str:
     """Where the broker of a locked directory listens. Raises AlreadyOpen for another process."""
     try:
-        holder = msgspec.json.decode(files.read(f"{data}/{layout.LOCK}"), type=lock.Holder)
+        holder = lock.holder_of(files.read(f"{data}/{layout.LOCK}"))
     except msgspec.MsgspecError:
         holder = lock.Holder()
     if not holder.endpoint:

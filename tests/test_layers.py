@@ -83,13 +83,15 @@ ORDER = {
         # writing
         *("appending", "order", "log", "background_sync", "following", "embedded", "jobs", "log_store"),
         # several logs
-        *("range_locks", "rolling_logs", "channel", ""),
+        *("range_locks", "rolling_logs", "channel"),
+        # a log that is lent
+        *("lending", ""),
     ],
     "penstock.transport": [
         *("errors", "message", "names", "url", "murmur2", "partitioner"),
         # messages and sessions
-        *("queue_messages", "fetch_messages", "range_messages", "transaction_messages", "removal_messages"),
-        *("checkpoint_messages", "messages", "codec", "failures"),
+        *("lending_messages", "queue_messages", "fetch_messages", "range_messages", "transaction_messages"),
+        *("removal_messages", "checkpoint_messages", "messages", "codec", "failures"),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
         *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths"),
@@ -107,27 +109,16 @@ ORDER = {
     ],
     "penstock.broker": [
         *("errors", "rights", "passwords", "tokens", "access_file"),
-        *(
-            "system",
-            "diagnostics",
-            "access",
-            "stop",
-            "config",
-            "cold_reads",
-            "control",
-            "frugal_files",
-            "packets",
-            "poller",
-        ),
+        *("system", "diagnostics", "access", "stop", "config", "cold_reads", "control", "frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies"),
-        *("watermarks", "engine", "store", "port", "overdrafts", "intake"),
+        *("watermarks", "engine", "lenders", "store", "port", "overdrafts", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [
         *("tables", "ports", "turns", "logs", "needs", "guard"),
         *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.claiming", "queues.lines"),
         *("queues.wakeups", "queues.requests", "queues.upkeep", "queues.service", "queues"),
-        *("streams", "topics", "transactions", "producing", "housekeeping", "desk"),
+        *("streams", "topics", "transactions", "producing", "lending", "housekeeping", "desk"),
         *("office_port", "office", "lone", "node", ""),
     ],
     "penstock.gateway": [

@@ -61,13 +61,14 @@ class LoneRecords:
         self._unsettled = office.overlays.unsettled
         self._concerned = (
             agenda.advanced,
+            office.lending.active,
             office.queues.lines.parked.standing,
             office.queues.tasks.awaiting.parked.standing,
             desk.fetching.awaiting.parked.standing,
             desk.fetching_many.standing,
             desk.ends.by_topic,
         )
-        """What else a commit may concern: partitions with more to tell, and requests that wait."""
+        """What else a commit may concern: partitions with more to tell, logs that are lent, and requests that wait."""
 
     # -- step 1: from the message to the proposal -----------------------------------------------------
 

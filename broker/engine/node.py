@@ -22,6 +22,7 @@ those become Failure answers. Must not know sockets, files, clocks or threads.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ...storage.errors import Error, Poisoned, ReadFailed
@@ -40,12 +41,13 @@ from ...transport.messages import (
 from ..errors import InvalidRequest, NoLeader, UnknownTopic
 from .desk import ReadingDesk
 from .guard import Guard
+from .lending.lending import Waiting
 from .logs.log_agenda import LogAgenda
 from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
 from .lone import LoneRecords
 from .office import Office
-from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
+from .ports import Handlers, LentLogs, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .topics.greeting import Greeting
 from .turns.marks import take
 from .turns.portions import Portions
@@ -81,15 +83,18 @@ class Node:
         randomness: Randomness,
         config: NodeConfig | None = None,
         now: Now,
+        lenders: LentLogs | None = None,
         short_way: bool = True,
     ) -> None:
         """Open all logs, replay each from its newest snapshot, finish deletions that were cut short.
 
-        `short_way`: False is for tests, which compare lone.py with what is done without it.
+        `lenders`: what lends logs to producers on the same machine. `short_way`: False is for tests, which compare
+        lone.py with what is done without it.
         """
         self._config = config = config or NodeConfig()
         self._port = port
         self._randomness = randomness
+        self._lenders = lenders
         self._agenda = LogAgenda()
         self._registry = LogRegistry(store, self._agenda, self)
         self._upkeep = LogUpkeep(self._registry, config)
@@ -107,7 +112,17 @@ class Node:
         """Take the lead. Nothing is in flight."""
         port, config = self._port, self._config
         self._registry.withdraw_prepared()
-        office = Office(self._registry, self._upkeep, port, config, self._randomness, self._portions, now, self._guard)
+        office = Office(
+            self._registry,
+            self._upkeep,
+            port,
+            config,
+            self._randomness,
+            self._portions,
+            now,
+            self._guard,
+            self._lenders,
+        )
         self._handlers = {
             **self._desk.handlers,
             **office.handlers,
@@ -117,6 +132,7 @@ class Node:
             self._lone = LoneRecords(self._registry, self._upkeep, self._agenda, self._desk, office, port, config)
             self._handlers |= self._lone.handlers
         self._office = office
+        self._lent = office.lending.active
 
     def resign(self) -> None:
         """Lose the lead at any moment. `advance` takes it again, once nothing that stands in the logs is in flight.
@@ -132,6 +148,8 @@ class Node:
                     f"{log.path} is poisoned ({log.poisoned}), so no office opens over it: open the log again"
                 )
         office, self._office, self._handlers = self._office, None, self._desk.handlers
+        if office is not None:
+            office.lending.end_all()
         self._lone = None
         for log in self._registry.logs():
             log.end_term()
@@ -153,6 +171,22 @@ class Node:
         message, or with none.
         """
         self._counts["requests"] += 1
+        if not self._lent or self._office is None:
+            self._handle(peer, message, payload, principal, now)
+        elif self._may(peer, message, principal):  # first: what is refused takes no log back
+            for each in self._office.lending.admit(Waiting(peer, message, payload, principal), now):
+                self._handle(*each, now)
+
+    def _may(self, peer: Peer, message: Request, principal: Principal | None) -> bool:
+        try:
+            if principal is not None:
+                self._guard.check(principal, message)
+        except Error as error:
+            self._fail(peer, message, error)
+            return False
+        return True
+
+    def _handle(self, peer: Peer, message: Request, payload: Payload, principal: Principal | None, now: Now) -> None:
         try:
             if principal is not None:
                 self._guard.check(principal, message)
@@ -185,6 +219,8 @@ class Node:
     def advance(self, now: Now) -> None:
         """Answer for what `log.committed` has reached, fail what a poisoned log will never commit, and deliver."""
         desk, office, registry = self._desk, self._office, self._registry
+        if self._lent and office is not None:
+            office.lending.follow(now)
         if self._lone is not None and self._lone.commit():
             pass  # and its readers were told
         elif office.advance() if office is not None else registry.advance():
@@ -204,12 +240,16 @@ class Node:
 
         Due work may propose effects: flush and advance afterwards, as after `receive`. 0.0 says so.
         """
-        office = self._office
+        office, lending_wait = self._office, math.inf
+        if self._lent and office is not None:
+            for each in office.lending.due(now):
+                self._handle(*each, now)
+            lending_wait = office.lending.wait(now)
         if office is not None and self._agenda.grown:
             for history in take(self._agenda.grown):
                 if not self._upkeep.advanced(history):
                     office.housekeeping.advanced(history)
-        due_s, wait = self._desk.deadlines.first, IDLE_S if office is None else office.tick(now)
+        due_s, wait = self._desk.deadlines.first, IDLE_S if office is None else min(office.tick(now), lending_wait)
         if due_s is not None and due_s <= now.monotonic_s:
             due_s = self._desk.deadlines.ring(now.monotonic_s)
         portions = self._portions
@@ -230,9 +270,13 @@ class Node:
         self._portions.rest(peer)
 
     def judge(self, current: Callable[[str], Principal]) -> None:
-        """Grants have changed: end the sessions that are not allowed any more. `current`: principals by name."""
+        """Rights have changed: end the sessions, and take back the logs, that are not allowed any more.
+
+        `current`: principals by name.
+        """
         if self._office is not None:
             self._office.sessions.judge(current)
+            self._office.lending.judge(current)
 
     @property
     def guard(self) -> Guard:
@@ -289,6 +333,8 @@ class Node:
 
     def close(self, now: Now) -> None:
         """Flush, sync, answer, snapshot every log that moved, and close all cleanly. The node is then unusable."""
+        if self._office is not None:
+            self._office.lending.end_all()
         self.flush(now)
         self._registry.settle()
         self.advance(now)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...storage.errors import Error
 from ..errors import UnknownTopic
 from .housekeeping import Housekeeping
+from .lending.lending import Lending
 from .logs.clock import LogTime
 from .logs.overlays import Overlays
 from .office_port import OfficePort
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
     from .guard import Guard
     from .logs.log_registry import LogRegistry
     from .logs.log_upkeep import LogUpkeep
+    from .logs.overlay import Overlay
     from .logs.partition import Partition
     from .logs.topics import Topic
-    from .ports import NodeConfig, Peer, Port, Randomness, Work
+    from .ports import LentLogs, NodeConfig, Peer, Port, Randomness, Work
     from .streams.coordinator import Membership
 
 GROWN = 4
@@ -69,6 +71,7 @@ class Office:
         portions: Portions,
         now: Now,
         guard: Guard,
+        lenders: LentLogs | None,
     ) -> None:
         """Go on from what the logs hold. `portions` is where long work of connections is done."""
         self.incarnation = int.from_bytes(randomness(8), "little") or 1
@@ -90,6 +93,7 @@ class Office:
         self.producing = Producing(topics, port, config, time, randomness, seals)
         self.queues = Queues(registry, own, config, time, randomness, self.wakes, self._memberships, guard)
         self.scheduling = Scheduling(registry, port, config, time, self.queues.alarms)
+        self.lending = Lending(topics, self.overlays, port, time, randomness, guard, lenders, self._apply)
         maker = TopicMaker(registry, self.overlays, config, randomness)
         self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker, seals)
         self.housekeeping = Housekeeping(
@@ -106,6 +110,7 @@ class Office:
             **Administration(registry, self.overlays, port, config, maker, portions).handlers,
             **self.scheduling.handlers,
             **self.transactions.handlers,
+            **self.lending.handlers,
         }
         for topic_id in registry.erased:
             self.topic_erased(topic_id)
@@ -125,9 +130,11 @@ class Office:
     def flush(self, now: Now) -> list[LogWriter]:
         """Append everything proposed since the last flush, once per partition. Returns the logs appended to."""
         dirty = self.overlays.dirty
-        if not dirty:
+        if not dirty and not self.overlays.followed:
             return []
         time_us = self.time.read(now)
+        if self.lending.loans:
+            self.lending.at(now)
         if self.queues.lines.parked.standing:
             self.queues.before_flush(list(dirty), time_us)
         return self.overlays.flush(time_us)
@@ -138,13 +145,16 @@ class Office:
         if not unsettled:
             return False
         for overlay in list(unsettled):
-            history = overlay.history
-            if overlay.advance():
-                self._registry.applied(history)
-                self.queues.advanced(history)
-            if not history.in_flight:
+            self._apply(overlay)
+            if not overlay.history.in_flight:
                 unsettled.pop(overlay, None)  # the catalogue's may have closed it: its topic is deleted
         return True
+
+    def _apply(self, overlay: Overlay[Any]) -> None:
+        """Apply what is committed of one log, and answer for it."""
+        if overlay.advance():
+            self._registry.applied(overlay.history)
+            self.queues.advanced(overlay.history)
 
     def end_moved(self, partition: Partition) -> None:
         """Offer new records to workers and sessions."""
@@ -218,6 +228,7 @@ class Office:
         self.wakes.drop(peer)
         self.queues.disconnect(peer)
         self.sessions.disconnect(peer)
+        self.lending.disconnect(peer)
 
     def stats(self) -> dict[str, Any]:
         """Numbers for people."""
@@ -232,6 +243,7 @@ class Office:
             **self.queues.mover.stats(),
             **self.transactions.stats(),
             "schedules.fired": self.scheduling.fired,
+            **self.lending.stats(),
             **self.sessions.stats(),
             "clock.ignored_us": max(self.time.away_us, 0),
             "clock.ahead_us": max(-self.time.away_us, 0),
@@ -273,4 +285,5 @@ class Office:
 
     def partition_closing(self, partition: Partition) -> None:
         """The log of a partition is about to be closed."""
+        self.lending.end(partition)
         self.overlays.end(partition, UnknownTopic(f"{partition!r} was closed before this was committed"))

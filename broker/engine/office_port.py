@@ -12,6 +12,7 @@ from .ports import COLD, Cold
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from ...storage.log import LogWriter
     from ...storage.reader import Chunk, Cursor
     from ...transport.messages import Answer, Deliver
     from .ports import Payload, Peer, Port
@@ -38,6 +39,12 @@ class OfficePort:
 
     def open_wake(self, session: int) -> int:
         return self._port.open_wake(session)
+
+    def begin_reading(self, session: int, log: LogWriter) -> None:
+        self._port.begin_reading(session, log)
+
+    def end_reading(self, session: int, log: LogWriter) -> None:
+        self._port.end_reading(session, log)
 
     def wake(self, session: int) -> None:
         self._port.wake(session)

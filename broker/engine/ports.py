@@ -18,7 +18,9 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from ...storage.batch import Batch
     from ...storage.finals import FinalFiles
+    from ...storage.lending.grant import LogGrant
     from ...storage.log import LogWriter
     from ...storage.reader import Chunk, Cursor
     from ...storage.segment import SegmentRef
@@ -92,6 +94,14 @@ class Port(Protocol):
         """A slot on the board for one "mapped" session; -1 where readers look by themselves. Raises LimitReached."""
         ...
 
+    def begin_reading(self, session: int, log: LogWriter) -> None:
+        """The reader of this mapped session is about to be told to read `log`: its appender may wake it."""
+        ...
+
+    def end_reading(self, session: int, log: LogWriter) -> None:
+        """It reads `log` no more. Called before `close_wake`."""
+        ...
+
     def wake(self, session: int) -> None:
         """The end offset of a partition of this mapped session moved: wake its reader if that sleeps."""
         ...
@@ -132,6 +142,72 @@ class Runs(Protocol):
 
     def drop(self, keep: Collection[int]) -> None:
         """Remove all but these."""
+        ...
+
+
+class LentLog(Protocol):
+    """One log that is lent to a producer, which appends to it; see storage/lending/lender.py."""
+
+    lent: bool
+    refused: str
+    """Why what the producer wrote may not stand; "" as long as it may."""
+
+    def follow(self, latest_us: int) -> None:
+        """Take over what the producer said is there, if none of it is later than `latest_us`."""
+        ...
+
+    def taken(self) -> list[Batch]:
+        """What was taken over since the last call, in order."""
+        ...
+
+    def borrow(self, latest_us: int) -> bool:
+        """Take over everything, and keep the producer from appending. False: it is in the middle, or `refused`."""
+        ...
+
+    def give_back(self) -> None:
+        """What was to be appended is. The log is not `lent` any more where it went on to another segment."""
+        ...
+
+    def recall(self, latest_us: int) -> bool:
+        """End the grant, with everything that was appended. False while the producer is in the middle."""
+        ...
+
+    def force(self, latest_us: int) -> None:
+        """End the grant though the producer is in the middle. Raises what a cut raises, and it is over all the same."""
+        ...
+
+
+class LentLogs(Protocol):
+    """Lends logs to producers on the same machine."""
+
+    def lend(
+        self,
+        log: LogWriter,
+        number: int,
+        *,
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+        judge: Callable[[Batch], object],
+        now: Now,
+    ) -> tuple[LentLog, LogGrant] | None:
+        """Lend a log, which is synced first, under a random number. None while that cannot be.
+
+        Args:
+            sequence: of the producer's next record.
+            judge: raises for a batch that may not stand.
+            now: with the time of the log.
+
+        Raises StorageFull, OSError, Poisoned.
+        """
+        ...
+
+    def moved(self) -> Sequence[LogWriter]:
+        """The lent logs with something to follow."""
+        ...
+
+    def over(self, log: LogWriter) -> None:
+        """A grant is over."""
         ...
 
 

@@ -1,7 +1,8 @@
 """Doubts: the syncs that a dead broker and keeper left unresolved, kept until every such log is open again.
 
 Idea: the board says which syncs failed (poison), and which may have begun and never answered: the keeper's
-(`sync_started`) or the broker's own, wherever anything is written and not synced. The next broker sets the board up
+(`sync_started`) or the broker's own, wherever anything is written and not synced. What a producer appended to a log
+that is lent to it counts as that, because the board need not know of it. The next broker sets the board up
 anew, so it first writes the doubts into DATA/doubts: a crash during its start must not forget them, since the kernel
 will not report a failed write-back twice. An unreadable file of doubts puts every log in doubt.
 
@@ -83,7 +84,8 @@ def doubts_of(board: Board) -> list[Doubt]:
     found: list[Doubt] = []
     for number in range(board.rows):
         row = board.row(number)
-        if row.log_id and (row.poison or max(row.written, row.sync_started) > max(row.synced, row.durable)):
+        unsynced = max(row.written, row.sync_started) > max(row.synced, row.durable)
+        if row.log_id and (row.poison or row.lent or unsynced):
             durable = split(max(row.synced, row.durable))[1]
             found.append(Doubt(row.log_id.to_bytes(16, "little").hex(), bool(row.poison), durable))
     return found

@@ -20,6 +20,7 @@ from penstock.broker.keeper import messages
 from penstock.broker.keeper.core import Keeper
 from penstock.broker.keeper.jobs import KeeperJobs
 from penstock.broker.keeper.unresolved_syncs import UnresolvedSyncs
+from penstock.broker.lenders import Lenders
 from penstock.broker.store import DirectoryStore
 from penstock.broker.watermarks import Watermarks
 from penstock.storage.board import Board
@@ -27,6 +28,7 @@ from penstock.storage.promises import Promises
 from penstock.storage.segment_reader import SegmentCache
 from penstock.transport import messages as m
 from support.engine import MemoryPort
+from support.lending import Bytes
 from support.pair import ListLink
 from support.writeback import WritebackFiles
 
@@ -36,7 +38,16 @@ DATA = "/data"
 class Core:
     """One start of the node, up to `close` or until it is abandoned like a killed process."""
 
-    def __init__(self, files: WritebackFiles, *, keeper: bool = True, config: NodeConfig | None = None) -> None:
+    def __init__(
+        self,
+        files: WritebackFiles,
+        *,
+        keeper: bool = True,
+        config: NodeConfig | None = None,
+        cut: bool = False,
+        table: dict[int, Bytes] | None = None,
+    ) -> None:
+        """`table`: of locks on bytes, of all starts; without it nothing is lent."""
         self.files = files
         self.hold = False
         self.idle = False  # whether turns are those of an idle broker, which syncs inline
@@ -52,10 +63,16 @@ class Core:
         self.store = DirectoryStore(
             DATA, files, promises=Promises(f"{DATA}/promises", files), cache=SegmentCache(files), jobs=self.jobs,
             watermarks=self.watermarks, doubts=doubts, max_batch_bytes=1 << 20, check_log=lambda unopened: None,
+            cut=cut,
         )  # fmt: skip
+        lenders = None
+        if table is not None:
+            self.board.incarnation = files.incarnation = files.incarnation + 1
+            lenders = Lenders(self.board, self.watermarks, Bytes(table), (0, 0), missing="")
         self.node = Node(
-            self.store, self.port, randomness=random.Random(7).randbytes, config=config or NodeConfig(), now=self.now
-        )
+            self.store, self.port, randomness=random.Random(7).randbytes, config=config or NodeConfig(), now=self.now,
+            lenders=lenders,
+        )  # fmt: skip
         doubts.save()
         self._request = 0
         if keeper:
@@ -96,10 +113,10 @@ class Core:
         if not self.idle_hands:
             self.jobs.do_the_rest()
 
-    def send(self, make: Callable[[int], Any], payload: bytes = b"") -> int:
+    def send(self, make: Callable[[int], Any], payload: bytes = b"", *, peer: str = "peer") -> int:
         """One request, unanswered so far. Returns its number."""
         self._request += 1
-        self.node.receive("peer", make(self._request), payload, self.now)
+        self.node.receive(peer, make(self._request), payload, self.now)
         return self._request
 
     def answer(self, request: int) -> Any:
@@ -107,9 +124,9 @@ class Core:
         found = [message for _, message, _ in self.port.sent if getattr(message, "request", 0) == request]
         return found[-1] if found else None
 
-    def ask(self, make: Callable[[int], Any], payload: bytes = b"") -> Any:
+    def ask(self, make: Callable[[int], Any], payload: bytes = b"", *, peer: str = "peer") -> Any:
         """The answer after a few turns, or None."""
-        request = self.send(make, payload)
+        request = self.send(make, payload, peer=peer)
         for _ in range(4):
             self.turn()
         return self.answer(request)

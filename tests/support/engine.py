@@ -82,6 +82,7 @@ class MemoryPort:
         self.wakes: list[int] = []
         self.awake: set[int] = set()  # mapped readers
         self.open: set[int] = set()
+        self.readers: set[tuple[int, str]] = set()
         self.closed: set[int] = set()
         self.gone: set[Hashable] = set()
         self.cold: list[Hashable] | None = None  # a list: every read is cold and its token is put here
@@ -109,6 +110,13 @@ class MemoryPort:
     def open_wake(self, session: int) -> int:
         self.open.add(session)
         return len(self.open)
+
+    def begin_reading(self, session: int, log: Any) -> None:
+        self.readers.add((session, log.path))
+
+    def end_reading(self, session: int, log: Any) -> None:
+        assert session in self.open
+        self.readers.remove((session, log.path))
 
     def wake(self, session: int) -> None:
         self.wakes.append(session)

@@ -258,6 +258,23 @@ class Overlay(Generic[S]):
             state = self.history.committed
             waiter.committed(Place(0, 0, state.end, state.seq, state.term, state.time_us))
 
+    @property
+    def commutes(self) -> bool:
+        """Whether all that is queued means the same behind records that are not known yet."""
+        return not any(each.entry.has_records or each.entry.effects for each in self._queue)
+
+    def follow(self, entries: Sequence[Entry], size: int) -> None:
+        """Another process appended these batches of `size` bytes: they stand before all that is queued."""
+        history = self.history
+        history.in_flight += entries
+        history.since_snapshot_bytes += size
+        if not self.commutes:
+            self._drop_proposed()
+        elif "proposed" in self.__dict__:
+            for entry in entries:
+                self.proposed.apply(entry, entry.place.time_us)
+                self.proposed.batch_applied(entry.place)
+
     def flush(self, time_us: int) -> bool:
         """Append what is queued. Returns whether anything was appended; failures went to their waiters."""
         queue, tail = self._take()

@@ -8,19 +8,34 @@ Contract: every open partition has its overlay here, from `create` on. Must not 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..turns.marks import take
 from .overlay import Overlay
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ....storage.errors import Error
     from ....storage.log import LogWriter
+    from ..tables.entry import Entry
     from ..tables.settings import TopicSettings
     from .history import History, S
     from .log_registry import LogRegistry
     from .partition import Partition
     from .topics import Topic
+
+
+class Gate(Protocol):
+    """Stands before a log that another process appends to."""
+
+    def opens(self) -> bool:
+        """Whether the log may be appended to now. If not, its overlay is made dirty again later."""
+        ...
+
+    def closes(self) -> None:
+        """The appends are done."""
+        ...
 
 
 class Overlays:
@@ -30,6 +45,8 @@ class Overlays:
         """Over every log that is open."""
         self.dirty: dict[Overlay[Any], None] = {}  # has proposals to append
         self.unsettled: dict[Overlay[Any], None] = {}  # has batches in flight
+        self.gates: Mapping[LogWriter, Gate] = {}  # before logs that other processes append to
+        self.followed: dict[LogWriter, None] = {}  # have batches of another process that no flush has returned
         self._registry = registry
         self.catalogue = self._over(registry.catalogue)
         for partition in registry.partitions.values():
@@ -49,13 +66,26 @@ class Overlays:
         overlay.end(error)
 
     def flush(self, time_us: int) -> list[LogWriter]:
-        """Append everything proposed since the last flush. Returns the logs appended to."""
-        appended: list[LogWriter] = []
+        """Append everything proposed since the last flush, but behind a gate that is closed.
+
+        Returns the logs with something new.
+        """
+        appended = self.followed
         for overlay in take(self.dirty):
+            gate = self.gates.get(overlay.log)
+            if gate is not None and not gate.opens():
+                continue
             if overlay.flush(time_us):
                 self.unsettled[overlay] = None
-                appended.append(overlay.log)
-        return appended
+                appended[overlay.log] = None
+            if gate is not None:
+                gate.closes()
+        return take(appended)
+
+    def follow(self, overlay: Overlay[Any], entries: Sequence[Entry], size: int) -> None:
+        """Batches of another process stand in a log now."""
+        overlay.follow(entries, size)
+        self.unsettled[overlay] = self.followed[overlay.log] = None
 
     def _over(self, history: History[S]) -> Overlay[S]:
         return Overlay(history, self._has_work)

@@ -191,6 +191,28 @@ class Session:
             port.reply(peer, message)
 
 
+class Readers(Roster["Partition", int, Session]):
+    """The sessions that read each partition."""
+
+    def __init__(self, port: Port) -> None:
+        """`port` is told of mapped ones."""
+        super().__init__()
+        self._port = port
+
+    def add(self, owner: Partition, key: int, value: Session) -> None:
+        """See Roster."""
+        super().add(owner, key, value)
+        if value.delivery == MAPPED:
+            self._port.begin_reading(key, owner.log)
+
+    def remove(self, owner: Partition, key: int) -> None:
+        """See Roster."""
+        session = self.of(owner).get(key)
+        super().remove(owner, key)
+        if session is not None and session.delivery == MAPPED:
+            self._port.end_reading(key, owner.log)
+
+
 class Sessions:
     """All sessions of a node."""
 
@@ -207,7 +229,7 @@ class Sessions:
         """`wakes` tells a crowd of readers that the end of a partition has moved, in portions."""
         self.by_id: dict[int, Session] = {}
         self.expired = 0
-        self.readers: Roster[Partition, int, Session] = Roster()
+        self.readers = Readers(port)
         self.memberships = memberships
         self._port = port
         self._agenda = agenda

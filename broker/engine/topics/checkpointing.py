@@ -23,6 +23,9 @@ SLICE = 256
 
 _CATALOGUE = bytes(16)
 
+Taken = tuple[str, bytes, int, bytes, int, int]
+"""The fields of one place."""
+
 
 class Checkpointing:
     """Handler of Checkpoint."""
@@ -33,16 +36,19 @@ class Checkpointing:
         self._port = port
 
     def checkpoint(self, peer: Peer, message: Checkpoint, payload: Payload, now: Now) -> Work:
-        """Take every place in the first step."""
+        """Take every place at once; the answer is work."""
         catalogue = self._registry.catalogue
         taken = [
             (topic.name, topic.id, partition.number, partition.log.log_id, partition.seq, partition.first)
             for topic in self._registry.topics.by_id.values()
             for partition in topic.readable
         ]
-        unavailable = self._registry.unavailable()
-        places = [LogPlace("", _CATALOGUE, 0, catalogue.log.log_id, catalogue.committed.seq, 0)]
+        first = LogPlace("", _CATALOGUE, 0, catalogue.log.log_id, catalogue.committed.seq, 0)
+        return self._told(peer, message.request, first, taken, self._registry.unavailable())
+
+    def _told(self, peer: Peer, request: int, first: LogPlace, taken: list[Taken], unavailable: dict[str, str]) -> Work:
+        places = [first]
         for start in range(0, len(taken), SLICE):
             yield
             places += (LogPlace(*each) for each in taken[start : start + SLICE])
-        self._port.reply(peer, Checkpointed(message.request, places, unavailable))
+        self._port.reply(peer, Checkpointed(request, places, unavailable))

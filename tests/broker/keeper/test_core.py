@@ -149,6 +149,18 @@ def test_an_idle_broker_syncs_a_single_record_itself(pair: Pair):
     assert mark_of(pair, log) == (1, 1)
 
 
+def test_what_comes_after_a_sync_of_the_brokers_own_is_rung_for_though_the_keeper_rang_before(pair: Pair):
+    log = pair.open("/a", commit="written")
+    pair.append(log, 1)
+    pair.publish(log)
+    pair.watermarks.sync_now(log)
+    pair.append(log, 1)
+    pair.settle()  # of the first batch, which is durable already
+    rings = pair.link.rings
+    pair.publish(log)
+    assert pair.link.rings > rings
+
+
 def test_the_mark_of_inline_syncs_waits_until_it_is_due_and_is_written_once_for_all_of_them(pair: Pair):
     log = pair.open("/a")
     for number in range(3):

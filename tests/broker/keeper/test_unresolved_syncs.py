@@ -25,6 +25,15 @@ def test_doubts_are_what_never_answered_and_what_failed(tmp_path: Path):
     assert doubts_of(board) == [Doubt(ids[1], False, 5), Doubt(ids[2], True, 5), Doubt(ids[4], False, 5)]
 
 
+def test_a_log_that_is_lent_may_have_more_than_the_board_says(tmp_path: Path):
+    board = Board.private(2)
+    for number, row in enumerate((board.row(0), board.row(1))):
+        row.assign(number + 1, generation=1, level=Level.WRITTEN)
+        row.publish(1, 5, 5, 0)
+    board.row(1).lent = 99
+    assert doubts_of(board) == [Doubt((2).to_bytes(16, "little").hex(), False, 5)]
+
+
 def test_doubts_wait_for_their_logs_over_any_number_of_starts(tmp_path: Path):
     (tmp_path / "doubts").write_text(json.dumps([{"log_id": "01" * 16, "poisoned": True, "durable": 3}]))
     for _ in range(3):
