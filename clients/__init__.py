@@ -21,6 +21,7 @@ from .descriptions import (
 )
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut, WindowFull
 from .producer import Producer, Staging, Transaction
+from .producing.direct import Direct
 from .producing.pending import Future, Posted
 from .queues.descriptions import (
     Claimed,
@@ -42,7 +43,7 @@ from .working.leases import SettleFuture
 __all__ = [
     "Posted", "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Stage", "Staging", "Transaction",
-    "Appended", "FetchedBatches", "OpenedProducer",
+    "Appended", "Direct", "FetchedBatches", "OpenedProducer",
     "Columns", "Committed", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",
     "Queue", "QueuePartition", "QueueWorker", "Schedule", "TaskInfo",

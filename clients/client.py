@@ -32,6 +32,7 @@ from .descriptions import Group, Topic, TrimmedPartition, group_of, topic_of, tr
 from .opening import open_connection
 from .producer import Producer, Staging, Transaction
 from .producing.core import ProducerCore
+from .producing.direct import DirectProducer
 from .producing.pending import Future
 from .queues.client import QueueClient
 from .ranges.client import RangeClient
@@ -97,7 +98,13 @@ class Client(QueueClient, RangeClient, BatchClient):
     # -- producing and consuming ------------------------------------------------------------------------
 
     def producer(
-        self, topic: str, *, name: str | None = None, codec: str | None = None, window_bytes: Size = "8MB"
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        codec: str | None = None,
+        window_bytes: Size = "8MB",
+        direct: bool = False,
     ) -> Producer:
         """A producer for one topic.
 
@@ -106,6 +113,10 @@ class Client(QueueClient, RangeClient, BatchClient):
             name: claims this name: an older producer under it is fenced, and its sequence goes on.
             codec: "none", "lz4" or "zstd" instead of the topic's setting.
             window_bytes: how much may be on its way to each partition before sending waits.
+            direct: append to the broker's files without asking it for each record, which takes a quarter of the time:
+                with threads, over unix:// on x86-64, to partitions of commit="written" topics that have no other
+                producer, queue group or schedule. Records go through the broker where and while that cannot be:
+                `Producer.direct` says why. What an acknowledgement means is the same either way.
         """
         self._driver.check_open()
         window = size_bytes(window_bytes, "window_bytes")
@@ -113,7 +124,7 @@ class Client(QueueClient, RangeClient, BatchClient):
             check_name("name", name)
         found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
         now_us = self._connection.channel.now_us
-        core = ProducerCore(
+        core = (DirectProducer if direct else ProducerCore)(
             self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=now_us, future=Future
         )
         return self._open.add(Producer(self._driver, core))

@@ -25,6 +25,7 @@ from .errors import InvalidArgument
 from .producing.arrow_data import ArrowData
 from .producing.bulk import pieces
 from .producing.core import SentBatch
+from .producing.direct import Direct, direct_of
 from .producing.sending import Sending
 from .transactions.staging_core import StagingCore, TransactionCore, begin
 from .transactions.staging_producer import StagedFuture
@@ -50,6 +51,11 @@ class Producer(Sending):
     def closed(self) -> bool:
         """Whether the producer was closed."""
         return self._core.closed
+
+    @property
+    def direct(self) -> Direct:
+        """The partitions that it appends to by itself now (`direct=True`), and why it does not to others."""
+        return direct_of(self._core)
 
     def send(
         self,

@@ -22,6 +22,7 @@ from ..consuming.options import consumer_options
 from ..descriptions import Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
 from ..opening import open_connection
 from ..producing.core import ProducerCore
+from ..producing.direct import DirectProducer
 from ..transactions.staging_core import StagingCore, begin
 from ..transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
 from ..unpicklable import unpicklable
@@ -95,7 +96,13 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
 
     @opens
     async def producer(
-        self, topic: str, *, name: str | None = None, codec: str | None = None, window_bytes: Size = "8MB"
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        codec: str | None = None,
+        window_bytes: Size = "8MB",
+        direct: bool = False,
     ) -> AsyncProducer:
         """A producer for one topic.
 
@@ -104,6 +111,10 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
             name: claims this name: an older producer under it is fenced, and its sequence goes on.
             codec: "none", "lz4" or "zstd" instead of the topic's setting.
             window_bytes: how much may be on its way to each partition before sending waits.
+            direct: append to the broker's files without asking it for each record, which takes a quarter of the time:
+                with threads, over unix:// on x86-64, to partitions of commit="written" topics that have no other
+                producer, queue group or schedule. Records go through the broker where and while that cannot be:
+                `AsyncProducer.direct` says why. What an acknowledgement means is the same either way.
         """
         self._driver.check_open()
         window = size_bytes(window_bytes, "window_bytes")
@@ -111,7 +122,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
             check_name("name", name)
         found = await self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
         now_us = self._connection.channel.now_us
-        core = ProducerCore(
+        core = (DirectProducer if direct else ProducerCore)(
             self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=now_us, future=AsyncFuture
         )
         return self._open.add(AsyncProducer(self._driver, core))

@@ -42,6 +42,9 @@ class AsyncDriver:
     may_map = False
     """The loop must not sleep or wait for the disk, so nothing is mapped unless that is asked for."""
 
+    may_append = False
+    """Nor are files written on it."""
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.closed = False
@@ -82,6 +85,9 @@ class AsyncDriver:
 
     def glance(self) -> None:
         """Answers are taken between two calls, by the loop."""
+
+    def told(self) -> None:
+        """Outcomes are known by turns, which tell of them."""
 
     def nudge(self) -> None:
         """Something was sent outside a turn: look for what came of it once the caller lets the loop go on."""

@@ -51,6 +51,9 @@ class Driver:
     may_map = True
     """A thread of the application may sleep until the broker wakes it: mapped reading is what "auto" prefers."""
 
+    may_append = True
+    """A thread of the application may write the broker's files."""
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.lock: Any = threading.RLock()
@@ -117,6 +120,12 @@ class Driver:
             self._tell_ended()
             for sleeper in self._sleepers:
                 sleeper.wake()
+
+    def told(self) -> None:
+        """See Shell. A leader waits for the channel, on which nothing comes for these outcomes."""
+        if self._followers:
+            self._turned.notify_all()
+        self._tell_ended()
 
     def call_back(self) -> None:
         """Run the callbacks that `glance` left (lock not held)."""

@@ -16,6 +16,7 @@ class Shell(Protocol):
     """See the module."""
 
     connection: Connection
+    may_append: bool
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
@@ -32,4 +33,8 @@ class Shell(Protocol):
 
     def glance(self) -> None:
         """Take arrived answers in the middle of a call that does not wait (lock held)."""
+        ...
+
+    def told(self) -> None:
+        """Wake threads that wait for outcomes which the present call knew by itself (lock held)."""
         ...

@@ -69,6 +69,12 @@ class LocalPort:
     def open_wake(self, session: int) -> int:
         return -1
 
+    def begin_reading(self, session: int, log: LogWriter) -> None:
+        """Do nothing: nor is any log lent."""
+
+    def end_reading(self, session: int, log: LogWriter) -> None:
+        """Do nothing; see `begin_reading`."""
+
     def wake(self, session: int) -> None:
         """Do nothing: mapped readers of this process look by themselves."""
 

@@ -361,7 +361,7 @@ class ProducerCore:
 
     def settled(self, pending: Pending, deadline: float) -> Steps[None]:
         """Wait until a batch is settled."""
-        while not pending.settled and (pause := self.awaited(pending, deadline)) is not None:
+        while (pause := self.awaited(pending, deadline)) is not None:
             yield pause
 
     def awaited(self, pending: Pending, deadline: float) -> Pause | None:

@@ -32,8 +32,10 @@ class TransactionSwitch:
             core.check_open()
         future = core.append(*record)
         pending = future._pending
-        while not pending.settled and (pause := core.awaited(pending, deadline)) is not None:
+        while (pause := core.awaited(pending, deadline)) is not None:
             yield pause
+            if pending.settled:
+                break
         offset = future.result()
         repeats = future.repeats if pending.repeats or pending.parts else None
         return offset if repeats is None else repeats

@@ -1,0 +1,256 @@
+"""Producers that append by themselves: when they do, when not, and that no record is lost or there twice."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+
+import pytest
+from penstock.clients import InvalidArgument, connect
+from penstock.clients.producing.direct import ASK_MIN_S, DENSE_BYTES, PAUSES, RENEWED_S
+from penstock.transport.messages import GiveBack, Lend, Moved
+from support.interrupts import interrupts
+from support.lent_lane import Lending
+from support.locks import is_free
+
+ENDS = ("no room", "trouble", "in doubt", "in doubt, stands")
+
+
+@pytest.fixture
+def client(penstock_client):
+    penstock_client.create_topic("t")
+    return penstock_client
+
+
+@pytest.fixture
+def lending(client, monkeypatch) -> Iterator[Lending]:
+    with connect(client.url) as other:
+        yield Lending(other, monkeypatch)
+
+
+def values(client) -> list[bytes]:
+    return [record.value for record in client.read("t", 0, 0, max_records=100_000)]
+
+
+def test_a_record_that_is_appended_is_settled_when_the_call_returns(client, lending) -> None:
+    with client.producer("t", direct=True) as producer:
+        assert [producer.send(b"%d" % number) for number in range(5)] == list(range(5))
+        assert producer.direct
+        assert producer.direct.partitions == [0]
+        assert producer.direct.reasons == {}
+        future = producer.send_nowait(b"5")
+        assert future.done()
+        assert future.result() == 5
+    assert lending.through_broker == 0
+    assert lending.said == [Lend, GiveBack]
+    assert all(appender.closed for appender in lending.appenders)
+    assert values(client) == [b"%d" % number for number in range(6)]
+
+
+def test_a_producer_says_of_each_partition_why_it_does_not_append_to_it(client, lending, caplog) -> None:
+    client.create_topic("two", partitions=2)
+    lending.refusals.append("it has a queue group")
+    with client.producer("two", direct=True) as producer, caplog.at_level(logging.WARNING):
+        assert "nothing was sent" in producer.direct.reasons[0]
+        producer.send(b"x", partition=1)
+        producer.send(b"x", partition=1)
+        assert not producer.direct
+        assert producer.direct.reasons[1] == "it has a queue group"
+    assert caplog.messages == ["partition 1 of topic two is not appended to: it has a queue group"]
+    with client.producer("t") as plain:
+        assert plain.direct.reasons == {0: "direct=True was not given"}
+    assert lending.said == [Lend]
+    assert lending.through_broker == 2
+
+
+def test_after_a_refusal_it_asks_again_later_and_less_often(client, lending, monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(client._connection, "clock", lambda: now[0])
+    lending.refusals += ["no"] * 3
+    with client.producer("t", direct=True) as producer:
+        asked = []
+        for _ in range(100):
+            before = len(lending.said)
+            producer.send(b"x")
+            if len(lending.said) > before:
+                asked.append(now[0])
+            now[0] += 1.0
+        assert asked == [0.0, ASK_MIN_S, 3 * ASK_MIN_S, 7 * ASK_MIN_S]
+        assert producer.direct
+
+
+def test_a_grant_is_renewed(client, lending, monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(client._connection, "clock", lambda: now[0])
+    with client.producer("t", direct=True) as producer:
+        for number in range(4):
+            producer.send(b"%d" % number)
+            now[0] += RENEWED_S / 2
+        assert [appender.count for appender in lending.appenders] == [2, 2]
+    assert lending.through_broker == 0
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_what_an_appender_does_not_finish_goes_through_the_broker_once(client, lending, what: str) -> None:
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"0")
+        lending.script.append(what)
+        assert producer.send(b"1") == 1
+        assert lending.through_broker == 1
+        assert producer.send(b"2") == 2
+        assert producer.send_many([b"3", b"4"]) == 2
+        assert bool(producer.direct) == (what != "trouble")
+    assert values(client) == [b"%d" % number for number in range(5)]
+
+
+def test_a_log_that_was_taken_back_is_asked_for_again_before_the_next_record(client, lending) -> None:
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"0")
+        lending.end()
+        producer.send(b"1")
+        assert producer.direct
+    assert lending.through_broker == 0
+    assert values(client) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("pauses", [1, PAUSES, PAUSES + 1])
+def test_while_the_broker_borrows_the_log_it_waits_a_moment(client, lending, pauses: int) -> None:
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"0")
+        lending.script += ["paused"] * pauses
+        assert producer.send(b"1") == 1
+        assert producer.send(b"2") == 2
+    assert lending.through_broker == (pauses > PAUSES)
+    assert values(client) == [b"0", b"1", b"2"]
+
+
+def test_records_that_come_while_the_log_is_asked_for_follow_in_order(client, lending) -> None:
+    lending.holding = True
+    with client.producer("t", direct=True) as producer, producer._driver.lock:
+        futures = [producer.send_nowait(b"%d" % number) for number in range(10)]
+        assert not any(future.done() for future in futures)
+        lending.holding = False
+        sender = producer._core.senders[0]
+        lending.answer(client._connection.channel, sender._question(sender._asking.request))
+        client._connection.turn()
+        assert [future.result() for future in futures] == list(range(10))
+    assert values(client) == [b"%d" % number for number in range(10)]
+    assert lending.through_broker == 0
+
+
+def test_records_one_upon_the_other_gather_and_lone_ones_do_not(client, lending, monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(client._connection, "clock", lambda: now[0])
+    with client.producer("t", direct=True) as producer, producer._driver.lock:
+        producer.send(b"x" * 100)
+        for _ in range(10):
+            now[0] += 1e-3
+            producer.send_nowait(b"x" * 100)
+        assert lending.appenders[0].count == 11
+        last = [producer.send_nowait(b"x" * 100) for _ in range(1000)][-1]
+        assert lending.appenders[0].count < 11 + 1000 * 100 / DENSE_BYTES
+        client._connection.turn()
+        assert last.done()
+        assert not client._connection.parts
+        for _ in range(10):  # in a closed loop
+            producer.send(b"x" * 100)
+            assert producer._core.senders[0].is_empty
+    assert len(values(client)) == 1021
+
+
+def test_a_broker_that_sleeps_is_told_once_for_each_of_its_sleeps(client, lending) -> None:
+    with client.producer("t", direct=True) as producer:
+        for lending.asleep in (0, 7, 7, 0, 8, 8):
+            producer.send(b"x")
+    assert lending.said == [Lend, Moved, Moved, GiveBack]
+
+
+def test_a_log_that_cannot_be_opened_is_given_back(client, lending) -> None:
+    lending.script.append("not attached")
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"x")
+        assert producer.direct.reasons == {0: "no such file"}
+    assert lending.said == [Lend, GiveBack]
+
+
+def test_a_producer_that_may_make_larger_records_than_the_topic_takes_now_does_not_append(client, lending) -> None:
+    lending.max_record_bytes = 100
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"x")
+        assert "max_record_bytes" in producer.direct.reasons[0]
+    assert lending.appenders == []
+
+
+def test_a_producer_whose_name_is_claimed_anew_asks_anew(client, lending) -> None:
+    first = client.producer("t", name="p", direct=True)
+    first.send(b"0")
+    with client.producer("t", name="p", direct=True) as second:
+        assert second.next_sequence() == 1
+        second.send(b"1")
+        assert second.direct
+    assert [appender.grant.epoch for appender in lending.appenders] == [1, 2]
+
+
+def test_callbacks_and_futures_hear_of_records_that_are_appended(client, lending) -> None:
+    heard: list[int] = []
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"0")
+        producer.post(b"1", on_done=lambda posted: heard.append(posted.offset))
+        producer.send_nowait(b"2").add_done_callback(lambda future: heard.append(future.result()))
+        producer.flush()
+    assert heard == [1, 2]
+
+
+def test_a_topic_that_asks_for_tasks_works_as_ever(client, lending) -> None:
+    lending.script += ["stands", "no room"]
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"0")
+        producer.send(b"1", delay=1)
+        producer.send(b"2")
+    assert lending.through_broker == 1
+    with pytest.raises(InvalidArgument):
+        client.producer("t", direct="yes")
+
+
+def test_an_interrupt_at_any_moment_of_an_append_loses_nothing_and_repeats_nothing(client, lending) -> None:
+    producer = client.producer("t", direct=True)
+    producer.send(b"start")
+    sure = [b"start"]
+    inside = ("clients/producing", "transport/producer_session.py", "tests/support/lent_lane.py")
+    for interrupt in interrupts(inside, above=20):
+        value = b"%d" % interrupt.nth
+        with interrupt:
+            producer.send(value)
+            sure.append(value)
+        producer.send(b"after %d" % interrupt.nth, timeout=20)
+        sure.append(b"after %d" % interrupt.nth)
+        assert is_free(producer._driver.lock), f"interrupted at moment {interrupt.nth}"
+    producer.close()
+    found = values(client)
+    assert [value for value in found if value in set(sure)] == sure
+    assert len(found) == len(set(found))
+    assert lending.through_broker
+
+
+def test_whatever_comes_of_appends_records_keep_their_order(client, lending) -> None:
+    chance = random.Random(1)
+    producer = client.producer("t", direct=True)
+    sent = 0
+    for _ in range(300):
+        lending.script.append(
+            chance.choice(["stands", "stands", "paused", "interrupted", "interrupted, stands", *ENDS])
+        )
+        if chance.random() < 0.1:
+            lending.end()
+        producer._core.senders[0]._ask_at = 0.0
+        for _ in range(chance.randrange(1, 4)):
+            try:
+                producer.send_nowait(b"%d" % sent)
+                sent += 1
+            except KeyboardInterrupt:
+                sent += 1  # it is in, and goes out with the others
+    lending.script.clear()
+    producer.flush()
+    producer.close()
+    assert values(client) == [b"%d" % number for number in range(sent)]
