@@ -26,7 +26,7 @@ from ..load import capacity, loads, peers
 from ..load.loads import Load
 from ..systems import bare
 from ..systems.broker import LOCAL, Served, serve
-from ..systems.penstock import DELIVERIES, Penstock, connected
+from ..systems.penstock import DELIVERIES, Direct, Penstock, connected
 
 PACE_S = 0.001
 SAME_PACE = "fdatasync at the same pace"
@@ -57,9 +57,9 @@ def rows(lab: Lab) -> Iterator[Row | Latency]:
 
 
 def _systems(lab: Lab) -> list[Penstock]:
-    """Penstock over unix:// with every delivery, and in the full run over ZeroMQ."""
+    """Penstock over unix:// with every delivery, appending directly, and in the full run over ZeroMQ."""
     over_zeromq = [Penstock("ipc", "push"), Penstock("ipc", "control")] if lab.full else []
-    return [*(Penstock(LOCAL, delivery) for delivery in DELIVERIES), *over_zeromq]
+    return [*(Penstock(LOCAL, delivery) for delivery in DELIVERIES), Direct(), *over_zeromq]
 
 
 # -- closed loops ---------------------------------------------------------------------------------
@@ -140,17 +140,16 @@ def _one_way_us(broker: Served, producer: penstock.Producer, delivery: str, roun
 
 
 def _open_loops(lab: Lab, runs: loads.Runs, system: Penstock, address: str, socket: str) -> Iterator[Latency]:
-    way = system.delivery if system.scheme == LOCAL else f"{system.delivery} over {system.scheme}://"
     idle = Load(IDLE, 2 * (FULL_S if lab.full else 0.8))
-    yield _latency(runs, f"wake-up, {way}", "20/s", idle, system, address, socket)
+    yield _latency(runs, f"wake-up, {system.way}", "20/s", idle, system, address, socket)
     for text, (rate, seconds) in RATES.items():
         load = Load(rate, FULL_S if lab.full else seconds, warm_s=0.2)
-        row = _latency(runs, f"send to receive, {way}", text, load, system, address, socket)
+        row = _latency(runs, f"send to receive, {system.way}", text, load, system, address, socket)
         if system.delivery == STATED and system.scheme == LOCAL:  # peers are as fast whichever way we deliver
             told = lambda peer, outcome, text=text: runs.kept(f"{peer.name}, written, {text}", outcome)  # noqa: E731
             row.peers = peers.delivering(lab, "written", load, told)
             row.ratio_goals = {("p50", BEST_PEER): 0.5, ("p99", BEST_PEER): 0.5}
-            row.stated = "send to receive"
+            row.stated = "" if isinstance(system, Direct) else "send to receive"
         yield row
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -47,6 +47,7 @@ class Penstock:
         self.scheme = scheme
         self.settings = {"segment_bytes": "256MB", **settings}
         self.delivery: Delivery = delivery
+        self.way = delivery if scheme == LOCAL else f"{delivery} over {scheme}://"
 
     def absent(self) -> str:
         return ""
@@ -66,7 +67,7 @@ class Penstock:
             client.create_topic(stream, commit=address.partition("#")[2], **self.settings)
 
     def produce(self, address: str, stream: str, values: Sequence[bytes]) -> None:
-        with connected(address) as client, client.producer(stream) as producer:
+        with connected(address) as client, self._producer(client, stream) as producer:
             producer.send_many(values)
 
     def consume(self, address: str, stream: str, count: int) -> Sequence[bytes]:
@@ -81,7 +82,7 @@ class Penstock:
     @contextmanager
     def sender(self, address: str, stream: str) -> Iterator[Sender]:
         """A sender: the first due message goes at once, and the client batches others meanwhile."""
-        with connected(address) as client, client.producer(stream) as producer:
+        with connected(address) as client, self._producer(client, stream) as producer:
             send_nowait = producer.send_nowait
 
             def send(values: Sequence[bytes]) -> None:
@@ -92,7 +93,7 @@ class Penstock:
 
     @contextmanager
     def acknowledged(self, address: str, stream: str) -> Iterator[Sender]:
-        with connected(address) as client, client.producer(stream) as producer:
+        with connected(address) as client, self._producer(client, stream) as producer:
 
             def send(values: Sequence[bytes]) -> None:
                 if len(values) == 1:
@@ -112,10 +113,32 @@ class Penstock:
             consumer.fetch(1, wait=0.0)  # what has to be set up before the first record is
             yield receive
 
+    def _producer(self, client: penstock.Client, stream: str) -> AbstractContextManager[penstock.Producer]:
+        return client.producer(stream)
+
     def _consumer(
         self, client: penstock.Client, stream: str, start: Literal["earliest", "latest"]
     ) -> penstock.Consumer:
         return client.consumer(stream, start=start, delivery=self.delivery)
+
+
+class Direct(Penstock):
+    """Its producers append by themselves to what is not synced, beside mapped readers. A run without is no figure."""
+
+    durabilities = frozenset({"written"})
+
+    def __init__(self) -> None:
+        super().__init__(LOCAL, "mapped")
+        self.name = "penstock (unix, mapped, direct)"
+        self.way = "mapped, direct"
+
+    @contextmanager
+    def _producer(self, client: penstock.Client, stream: str) -> Iterator[penstock.Producer]:
+        with client.producer(stream, direct=True) as producer:
+            yield producer
+            producer.flush()
+            if not producer.direct:
+                raise RuntimeError(f"records went through the broker: {producer.direct.reasons}")
 
 
 @contextmanager
@@ -194,5 +217,9 @@ class AckAndLease(Strict):
             yield work
 
 
-SYSTEMS = [*(Penstock(scheme, delivery) for scheme in SCHEMES for delivery in DELIVERIES), Penstock("ipc", "control")]
+SYSTEMS = [
+    *(Penstock(scheme, delivery) for scheme in SCHEMES for delivery in DELIVERIES),
+    Penstock("ipc", "control"),
+    Direct(),
+]
 TASK_QUEUES = [Strict("penstock, strict", 60_000), AckAndLease("penstock, ack and lease", 120_000)]
