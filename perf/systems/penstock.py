@@ -59,6 +59,8 @@ class Penstock:
 
     @contextmanager
     def serve(self, directory: Path, durability: str) -> Iterator[str]:
+        if durability not in self.durabilities:
+            raise ValueError(f"{self.name} is {', '.join(self.durabilities)}, never {durability}")
         with serve(directory, self.scheme) as broker:
             yield f"{broker.url}#{durability}"
 

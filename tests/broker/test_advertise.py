@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import selectors
 import socket
 import threading
@@ -15,6 +14,7 @@ from penstock.broker import ServeConfig
 from penstock.clients import connect
 from penstock.clients.connection import delivery
 from penstock.clients.consuming import session_life
+from penstock.storage.lock import holder_of
 from penstock.transport import messages as m
 from penstock.transport.errors import InvalidUrl
 from support.processes import Serving
@@ -120,7 +120,7 @@ def test_a_broker_says_where_it_listens_and_what_it_advertises(translated: Servi
         topics = client.try_topic("t")
     assert welcome.advertise == advertise
     assert topics.topics[0].partitions[0].endpoint == advertise[0]
-    assert json.loads((tmp_path / "data" / "lock").read_text())["endpoint"] == advertise[0]
+    assert holder_of((tmp_path / "data" / "lock").read_bytes()).endpoint == advertise[0]
 
 
 def test_without_a_word_it_advertises_where_it_listens(stack: ExitStack, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_without_a_word_it_advertises_where_it_listens(stack: ExitStack, tmp_pat
         assert topic.partitions[0].endpoint == ""
         assert join(client, topic.topic).endpoint.startswith("tcp://127.0.0.1:")
     assert welcome.advertise == serving.ready["advertise"] == serving.ready["listen"]
-    assert json.loads((tmp_path / "data" / "lock").read_text())["endpoint"] == serving.url
+    assert holder_of((tmp_path / "data" / "lock").read_bytes()).endpoint == serving.url
 
 
 def join(client: RawClient, topic: bytes) -> m.Joined:
