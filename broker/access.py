@@ -13,13 +13,9 @@ from __future__ import annotations
 import os
 import time
 
-from . import access_file
+from .access_watch import LOOK_S, WatchedAccess
 from .diagnostics import say
-from .errors import InvalidUsers
 from .rights import EVERYTHING, Principal
-
-LOOK_S = 1.0
-"""Between two looks at the file."""
 
 PEERS_MOST = 4096
 """Principals of peers that are remembered."""
@@ -30,12 +26,12 @@ class BrokerAccess:
 
     def __init__(self, path: str) -> None:
         """Raises InvalidUsers."""
-        self._path = path
+        self._watched = WatchedAccess(path, say)
         self._look_s = 0.0
-        self._use(access_file.read(path))
+        self._use()
 
-    def _use(self, found: access_file.Access) -> None:
-        self._file, self._stamp = found, found.stamp
+    def _use(self) -> None:
+        self._file = self._watched.content
         self._users: dict[str, Principal] = {}
         self._peers: dict[str, Principal] = {}
 
@@ -46,18 +42,9 @@ class BrokerAccess:
         self._look_s = now_s + LOOK_S
         if self._file.keys:
             self._peers.clear()  # keys expire
-        try:
-            stamp = access_file.stamp_of(self._path)
-        except OSError:
+        if not self._watched.changed():
             return False
-        if stamp == self._stamp:
-            return False
-        self._stamp = stamp
-        try:
-            self._use(access_file.read(self._path))
-        except InvalidUsers as error:
-            say(f"the users file changed and cannot be used, what was granted before stays: {error.message}")
-            return False
+        self._use()
         return True
 
     def of_peer(self, speaker: str) -> Principal:

@@ -26,15 +26,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from ..transport.names import RULE, is_name
 from . import passwords
 from . import tokens as token_lines
 from .errors import InvalidUsers
 from .passwords import HashedPassword
-from .rights import OPERATIONS, Grant, Principal, is_pattern
-from .tokens import Token
+from .rights import OPERATIONS, Grant, Principal, in_order, is_pattern
+from .tokens import Credential, Token
 
 PRIVATE = 0o600
 ALL = "*"
@@ -47,17 +46,10 @@ _KEY = re.compile(r"key:([0-9a-f]{8}):(\d{1,12}):([0-9a-f]{64})")
 _GRANT = re.compile(r"(allow|deny):([a-z,]+):(.+)")
 
 
-class Key(NamedTuple):
-    """The public CURVE key of a user's program, as 32 bytes in hex; `id` names it to people."""
+class Key(Credential, frozen=True, order=True):
+    """The public CURVE key of a user's program, as 32 bytes in hex."""
 
-    user: str
-    id: str
-    expires: int  # 0: never
     public: str
-
-    def valid(self, now: float) -> bool:
-        """Whether it has not expired."""
-        return not self.expires or now < self.expires
 
 
 class Access:
@@ -119,8 +111,7 @@ def _grant(text: str) -> Grant | None:
 
 def as_line(name: str, grant: Grant) -> str:
     """A grant as it stands in the file."""
-    operations = ",".join(each for each in OPERATIONS if each in grant.operations)
-    return f"{name}:{'deny' if grant.denies else 'allow'}:{operations}:{grant.pattern}"
+    return f"{name}:{grant.kind}:{','.join(in_order(grant.operations))}:{grant.pattern}"
 
 
 # -- reading -------------------------------------------------------------------------------------------------

@@ -24,6 +24,12 @@ Operation = Literal["see", "read", "write", "manage"]
 
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
+
+def in_order(operations: frozenset[str]) -> list[Operation]:
+    """Some operations as people are told of them."""
+    return [each for each in OPERATIONS if each in operations]
+
+
 NODE = "node"
 """The resource of what is about the whole node: its counters."""
 
@@ -42,6 +48,11 @@ class Grant(Struct, frozen=True):
     denies: bool
     operations: frozenset[str]
     pattern: str
+
+    @property
+    def kind(self) -> str:
+        """Its word in the file."""
+        return "deny" if self.denies else "allow"
 
     def covers(self, operation: str, resource: str) -> bool:
         """Whether it is about this operation on this resource."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from typing import NamedTuple
+
+from msgspec import Struct
 
 PREFIX = "penstock_"
 """What tokens begin with, so that scanners for secrets find them."""
@@ -19,17 +20,22 @@ TOKEN_BYTES = 32
 _LINE = re.compile(r"([^:]+):token:([0-9a-f]{8}):(\d{1,12}):([0-9a-f]{64})")
 
 
-class Token(NamedTuple):
-    """A token as the users file has it; `id` names it to people."""
+class Credential(Struct, frozen=True, order=True):
+    """What a user's program shows, as the users file has it; `id` names it to people."""
 
     user: str
     id: str
     expires: int  # 0: never
-    digest: str
 
     def valid(self, now: float) -> bool:
         """Whether it has not expired."""
         return not self.expires or now < self.expires
+
+
+class Token(Credential, frozen=True, order=True):
+    """A token, of which the file has a hash."""
+
+    digest: str
 
     def as_line(self) -> str:
         """As it stands in the file."""

@@ -21,8 +21,7 @@ import logging
 import secrets
 import time
 
-from ..broker import access_file
-from ..broker.access_file import Access
+from ..broker.access_watch import LOOK_S, WatchedAccess
 from ..broker.errors import InvalidUsers
 from ..broker.passwords import as_bytes, decoy
 from ..broker.rights import EVERYTHING, Principal
@@ -31,18 +30,15 @@ from .rotation import Rotation
 
 log = logging.getLogger("penstock.gateway")
 
-LOOK_S = 1.0
-"""Between two looks at the file for a principal that has authenticated before."""
-
 
 class Users:
     """See the module."""
 
     def __init__(self, path: str, *, enforced: bool = False) -> None:
         """Use `load`."""
-        self._path = path
+        self._watched = WatchedAccess(path, log.error)
         self._enforced = enforced
-        self._use(access_file.read(path))
+        self._use()
         self._looked_s = time.monotonic()
         self._secret = secrets.token_bytes(32)
         self._right: dict[str, bytes] = {}  # by name, a keyed hash of a password that was right
@@ -77,8 +73,9 @@ class Users:
             self._principals[name] = found
         return found
 
-    def _use(self, found: Access) -> None:
-        self._access, self._stamp, self._passwords = found, found.stamp, found.passwords
+    def _use(self) -> None:
+        self._access = found = self._watched.content
+        self._passwords = found.passwords
         self._tokens = {token.digest: token for token in found.tokens}
         self._principals: dict[str, Principal] = {}
 
@@ -114,16 +111,6 @@ class Users:
     def _refresh(self) -> None:
         """Use the file as it is now."""
         self._looked_s = time.monotonic()
-        try:
-            stamp = access_file.stamp_of(self._path)
-        except OSError:
-            return
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
-        try:
-            self._use(access_file.read(self._path))
-        except InvalidUsers as error:
-            log.error("the users file changed and cannot be used, the users of before stay: %s", error.message)
-            return
-        self._right.clear()
+        if self._watched.changed():
+            self._use()
+            self._right.clear()

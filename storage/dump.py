@@ -88,7 +88,7 @@ def _batch(found: Good, with_records: bool, start: int) -> Iterator[dict[str, An
         "append_time_us": batch.append_time_us,
         "position": found.position,
         "bytes": batch.batch_bytes,
-        "producer_id": f"{batch.producer_id:016x}",
+        "producer_id": f"{batch.producer_id:#018x}",
         "producer_epoch": batch.producer_epoch,
         "first_sequence": batch.first_sequence,
         "columns": [

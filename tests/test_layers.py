@@ -37,6 +37,7 @@ BELOW = {
         "penstock.storage",
         "penstock.transport",
         "penstock.broker.access_file",
+        "penstock.broker.access_watch",
         "penstock.broker.errors",
         "penstock.broker.passwords",
         "penstock.broker.rights",
@@ -94,7 +95,7 @@ ORDER = {
         *("removal_messages", "checkpoint_messages", "messages", "codec", "failures"),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
-        *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths"),
+        *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths", "other_doors"),
         *("free_addresses", "bell"),
         *("unix_connection", "unix_client", "unix_server", *ZMQ, "sockets", ""),
     ],
@@ -108,7 +109,7 @@ ORDER = {
         "examples.flights.transformations.flights",
     ],
     "penstock.broker": [
-        *("errors", "rights", "passwords", "tokens", "access_file"),
+        *("errors", "rights", "passwords", "tokens", "access_file", "access_watch"),
         *("system", "diagnostics", "access", "stop", "config", "cold_reads", "control", "frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies"),
         *("watermarks", "engine", "lenders", "store", "port", "overdrafts", "intake"),
@@ -154,7 +155,7 @@ ORDER = {
     ],
     "penstock.gateway.http": [
         *("problems", "strict_json", "origins", "authenticating", "operation", "shapes", "formats", "task_shapes"),
-        "openapi",
+        *("wording", "openapi"),
         *("page", "arrow_bodies", "producing", "queues", "streaming", "tasks", "groups", "topics", "gateway", "table"),
         *("app", "connection", "server", ""),
     ],
@@ -243,6 +244,7 @@ ONLY_IN = {
         "penstock.transport.connections",  # of libzmq
         "penstock.transport.free_addresses",
         "penstock.transport.ipc_paths",
+        "penstock.transport.other_doors",
         "penstock.transport.unix_client",
         "penstock.transport.unix_connection",
         "penstock.transport.unix_server",

@@ -435,6 +435,11 @@ class ProducerCore:
             return sender.ended
         if connection.refused is not None:
             return connection.refused
+        place = f"partition {sender.partition} of topic {self.topic.name}"
+        if trouble is not None and trouble.code == StorageFull.code:
+            unsent = sender.gather.size + (session.bytes_in_flight if session is not None else 0)
+            why = trouble.message.rpartition(": ")[2]  # its beginning names a file of the broker
+            return StillFull(f"the broker has no room for {place}: {why}; {unsent} bytes are not confirmed")
         waiting = "its name is not claimed yet"
         if session is not None:
             waiting = (
@@ -442,8 +447,7 @@ class ProducerCore:
                 f"{sender.gather.size} bytes wait behind them, the window is {self.window_bytes} bytes"
             )
         why = connection.state if trouble is None else f"the broker said: {trouble.message}"
-        kind = StillFull if trouble is not None and trouble.code == StorageFull.code else TimedOut
-        return kind(f"timed out: sending to partition {sender.partition} of topic {self.topic.name}: {waiting}; {why}")
+        return TimedOut(f"timed out: sending to {place}: {waiting}; {why}")
 
 
 class SentBatch:

@@ -38,11 +38,9 @@ from .operation import (
 from .origins import check_host, check_origin
 from .problems import Problem, Refusal, problem_of, status_of
 from .strict_json import StrictDecoder
+from .wording import UNKNOWN, malformed, sentence
 
 log = logging.getLogger("penstock.gateway")
-
-UNKNOWN = "contains unknown field"
-"""In errors of msgspec."""
 
 PART_BYTES = 256 << 10
 """A reply leaves in such parts, each when the client has read most of the one before."""
@@ -103,7 +101,8 @@ class HttpPath:
                 call.body = body if decoder is None else decoder.decode(body)
                 found = await row.handler(call)
             except msgspec.ValidationError as error:
-                raise Refusal(400, "invalid_request", f"{error}{_hint(row, str(error))}") from None
+                said = sentence(str(error), "the body")
+                raise Refusal(400, "invalid_request", f"{said}{_hint(row, said)}") from None
             if isinstance(found, Streamed):
                 return found
             reply = found if isinstance(found, Reply) else _json(row, found)
@@ -227,7 +226,10 @@ def _query(row: HttpOperation, query: bytes) -> Any:
     asked = dict(pairs)
     if len(asked) < len(pairs):
         raise Refusal(400, "invalid_request", "the query has two parameters of one name")
-    return msgspec.convert(asked, row.query, strict=False)
+    try:
+        return msgspec.convert(asked, row.query, strict=False)
+    except msgspec.ValidationError as error:
+        raise Refusal(400, "invalid_request", sentence(str(error), "the query")) from None
 
 
 def _leaving(receive: Receive) -> Callable[[], Awaitable[None]]:
@@ -247,7 +249,7 @@ def _json(row: HttpOperation, found: Any) -> Reply:
 
 def _hint(row: HttpOperation, error: str) -> str:
     """What a body may hold, behind an error that it holds something else."""
-    if UNKNOWN not in error or error.count("$."):
+    if not error.startswith(("the body: " + UNKNOWN, "[")) or UNKNOWN not in error:
         return ""
     return f"; {row.name} takes {', '.join(each['name'] for each in body_fields(row))}"
 
@@ -268,7 +270,7 @@ def _failed(error: Exception, methods: Any) -> Reply:
     if isinstance(error, Error):
         return _problem(status_of(error), problem_of(error))
     if isinstance(error, (msgspec.DecodeError, UnicodeError)):
-        return _problem(400, Problem("invalid_request", str(error), False))
+        return _problem(400, Problem("invalid_request", malformed(str(error)), False))
     if isinstance(error, RecursionError):  # of msgspec
         return _problem(400, Problem("invalid_request", "the body is nested too deeply", False))
     log.error("a request failed inside the gateway", exc_info=error)

@@ -5,12 +5,15 @@ Contract: changes the file as a whole; a running broker or gateway uses it withi
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import click
 
 from ..broker import access_file
 from ..broker.errors import InvalidUsers
-from ..broker.rights import OPERATIONS, Grant, Operation, authorize, is_pattern
-from .options import with_output
+from ..broker.rights import OPERATIONS, Grant, authorize, in_order, is_pattern
+from .options import F, with_output
 from .output import Output
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False))
@@ -38,6 +41,16 @@ class _Operations(click.ParamType[frozenset[str]]):
 _OPERATIONS = click.argument("operations", type=_Operations())
 
 
+def _of_one_line(function: F) -> F:
+    """Give a command what one line of the file says: `name`, and its `grant`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, operations: frozenset[str], resource: str, denies: bool, **given: Any) -> Any:
+        return function(*args, grant=Grant(denies, operations, resource), **given)
+
+    return _FILE(_NAME(_OPERATIONS(_RESOURCE(_DENIES(with_output(command))))))  # type: ignore[return-value]
+
+
 @click.group
 def command() -> None:
     """Allow and deny operations on resources, in a file that `serve --access` names.
@@ -48,30 +61,18 @@ def command() -> None:
 
 
 @command.command(short_help="Allow, or deny, something.")
-@_FILE
-@_NAME
-@_OPERATIONS
-@_RESOURCE
-@_DENIES
-@with_output
-def add(file: str, name: str, operations: frozenset[str], resource: str, denies: bool, output: Output) -> None:
+@_of_one_line
+def add(file: str, name: str, grant: Grant, output: Output) -> None:
     """Allow user NAME, or all users with "*", OPERATIONS on RESOURCE. What is not allowed is denied."""
-    grant = Grant(denies, operations, resource)
     is_new = access_file.add_grant(file, name, grant)
     line = access_file.as_line(name, grant)
     output.say("added" if is_new else "there", f"{line}{'' if is_new else ' was there already'}", line=line, file=file)
 
 
 @command.command(short_help="Take a line back.")
-@_FILE
-@_NAME
-@_OPERATIONS
-@_RESOURCE
-@_DENIES
-@with_output
-def delete(file: str, name: str, operations: frozenset[str], resource: str, denies: bool, output: Output) -> None:
+@_of_one_line
+def delete(file: str, name: str, grant: Grant, output: Output) -> None:
     """Take back what was added with the same words. Sessions that it allowed end within a second."""
-    grant = Grant(denies, operations, resource)
     access_file.delete_grant(file, name, grant)
     line = access_file.as_line(name, grant)
     output.say("deleted", f"{line} deleted", line=line, file=file)
@@ -83,14 +84,12 @@ def delete(file: str, name: str, operations: frozenset[str], resource: str, deni
 def list_(file: str, output: Output) -> None:
     """List the grants of FILE in their order, which does not matter."""
     found = access_file.read(file).grants
-    rows = [
-        [name, "deny" if grant.denies else "allow", ",".join(op for op in OPERATIONS if op in grant.operations),
-         grant.pattern] for name, grant in found
-    ]  # fmt: skip
     if output.as_json:
-        for name, kind, operations, resource in rows:
-            output.json({"user": name, "kind": kind, "operations": operations.split(","), "resource": resource})
+        for name, grant in found:
+            operations = in_order(grant.operations)
+            output.json({"user": name, "kind": grant.kind, "operations": operations, "resource": grant.pattern})
         return
+    rows = [[name, grant.kind, ",".join(in_order(grant.operations)), grant.pattern] for name, grant in found]
     output.table(["user", "", "operations", "resource"], rows, empty="nothing is allowed yet: penstock acl add --help")
 
 
@@ -106,8 +105,7 @@ def check(file: str, name: str, operations: frozenset[str], resource: str, outpu
     if resource.endswith("*") or not is_pattern(resource):
         raise InvalidUsers(f"{resource!r} is no single resource, like topic:orders or group:orders/billing")
     user = found.principal(name)
-    wanted: list[Operation] = [each for each in OPERATIONS if each in operations]
-    refused = [each for each in wanted if not authorize(user, each, resource)]
+    refused = [each for each in in_order(operations) if not authorize(user, each, resource)]
     answer = f"{name} may not {', '.join(refused)} {resource}" if refused else f"{name} may do this"
     output.say("denied" if refused else "allowed", answer, user=name, resource=resource, refused=refused)
     return 1 if refused else 0

@@ -21,7 +21,8 @@ from .. import address
 from .. import config as configuration
 from ..storage import units
 from ..storage.errors import Error
-from ..transport import ipc_paths
+from ..transport import ipc_paths, other_doors
+from ..transport.url import connect_url
 from .output import Output
 
 if TYPE_CHECKING:
@@ -57,10 +58,19 @@ class Invocation:
         scheme, _, path = url.partition("://")
         if scheme in ("unix", "ipc"):
             _check_listens(url, path)
+        elif scheme == "tcp":
+            _check_speaks(url)
         from ..connecting import connect
 
         with connect(url, timeout=self.config.timeout_s) as client:
             yield client
+
+
+def _check_speaks(url: str) -> None:
+    """Refuse at once a port of another kind, where connecting would only time out."""
+    whose = other_doors.door_at(connect_url(url))
+    if whose:
+        raise NoBroker(f"{url} is a door {whose}, not the broker: give an address of its --listen")
 
 
 def _check_listens(url: str, path: str) -> None:

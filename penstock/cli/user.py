@@ -104,8 +104,11 @@ def tokens_(file: str, output: Output) -> None:
 @_FILE
 @click.argument("id_", metavar="ID")
 @with_output
-def revoke(file: str, id_: str, output: Output) -> None:
+@asks_first
+def revoke(file: str, id_: str, asks: bool, output: Output) -> None:
     """Delete the token with this ID from FILE; the next request that sends it is refused."""
+    if asks:
+        ask(f"delete token {id_} from {file}?")
     access_file.delete_token(file, id_)
     output.say("revoked", f"token {id_} deleted from {file}", id=id_, file=file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from pathlib import Path
 import penstock
 import pytest
 from penstock.broker import ServeConfig
+from penstock.cli import exits
 from support.processes import Serving
 
 from .conftest import NEEDS, GatewayProcess
@@ -130,3 +132,13 @@ def test_topics_are_made_only_where_that_is_allowed(own, redis):
         client.close()
     finally:
         assert gateway.stop() == 0
+
+
+def test_the_command_line_says_at_once_that_a_door_is_no_broker(gateway, monkeypatch):
+    from penstock.cli.app import run
+
+    said = io.StringIO()
+    monkeypatch.setattr("sys.stderr", said)
+    for url, option in ((f"tcp://127.0.0.1:{gateway.port}", "--resp"), (gateway.http_url, "--http")):
+        assert run(["topic", "list", "--url", url.replace("http", "tcp")]) == exits.UNAVAILABLE
+        assert f"({option}), not the broker: give an address of its --listen" in said.getvalue()

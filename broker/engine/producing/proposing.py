@@ -36,7 +36,7 @@ def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | Non
     proposed = overlay.proposed
     if producer_id in proposed.stages.by_id:
         raise InvalidBatch(
-            f"producer {producer_id:x} is a stage of {partition!r}: send records under an id of their own, "
+            f"producer {producer_id:#x} is a stage of {partition!r}: send records under an id of their own, "
             "or staged ones until the stage is published"
         )
     if producer_id:

@@ -197,7 +197,7 @@ class Grouping:
     def _session(self, peer: Peer, message: Commit, topic: Topic, now: Now) -> Session:
         session = self._sessions.get(message.session, peer, now)
         if session.topic is not topic or session.group != message.group or not session.group:
-            raise UnknownSession(f"session {session.id:x} is not a member of group {message.group!r} on {topic.name}")
+            raise UnknownSession(f"session {session.id:#x} is not a member of group {message.group!r} on {topic.name}")
         return session
 
     def _known(self, topic_id: bytes, group: str) -> Generator[int | None, None, Topic]:

@@ -92,7 +92,7 @@ class SessionRequests:
         partition.check_offset(message.offset)
         stream = session.outlet.streams.get(message.partition)
         if stream is None or (session.membership is not None and stream.revoked):
-            raise Fenced(f"session {session.id:x} does not read partition {message.partition}: it cannot seek there")
+            raise Fenced(f"session {session.id:#x} does not read partition {message.partition}: it cannot seek there")
         if session.membership is None:
             session.move(partition, stream.epoch + 1, message.offset)
             session.answer(peer, Done(message.request))

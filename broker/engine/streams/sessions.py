@@ -269,7 +269,7 @@ class Sessions:
         """A session of the request's principal by id, which counts as a heartbeat. Raises UnknownSession."""
         session = self.own(id_)
         if session is None:
-            raise UnknownSession(f"session {id_:x} is over or was opened at an earlier start of the broker: join again")
+            raise UnknownSession(f"session {id_:#x} is over, or of an earlier start of the broker: join again")
         if session.outlet.blocked:  # it lives, maybe behind another connection
             self._free(session)
         if session.peer != peer:
@@ -420,6 +420,6 @@ class Sessions:
             if silent > session.timeout_s:
                 self.expired += 1
                 message = (
-                    f"nothing was heard of session {session.id:x} for {silent:.1f} s, over its {session.timeout_s:g} s"
+                    f"nothing was heard of session {session.id:#x} for {silent:.1f} s, over its {session.timeout_s:g} s"
                 )
                 self.evict(session, SessionExpired(message))

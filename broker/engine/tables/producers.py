@@ -56,7 +56,7 @@ class ProducerTable:
         if producer is None:
             if first_sequence:
                 raise UnknownProducer(
-                    f"producer {producer_id:x} is unknown here and starts at sequence {first_sequence}: "
+                    f"producer {producer_id:#x} is unknown here and starts at sequence {first_sequence}: "
                     "start a new producer at 0"
                 )
             return None
@@ -66,7 +66,7 @@ class ProducerTable:
             return None
         if first_sequence > producer.next_sequence:
             raise SequenceGap(
-                f"producer {producer_id:x} sent sequence {first_sequence}, expected {producer.next_sequence}: "
+                f"producer {producer_id:#x} sent sequence {first_sequence}, expected {producer.next_sequence}: "
                 "records in between were never received"
             )
         return self._original(producer, first_sequence, count)
@@ -78,7 +78,7 @@ class ProducerTable:
                 f"epoch {epoch} is over, {producer.epoch} is current"
             )
         raise UnknownProducer(
-            f"producer {producer.producer_id:x} has epoch {producer.epoch} here, not {epoch} "
+            f"producer {producer.producer_id:#x} has epoch {producer.epoch} here, not {epoch} "
             f"(sequence {first_sequence}): open it first"
         )
 
@@ -89,7 +89,7 @@ class ProducerTable:
                     return place
                 break
         raise SequenceGap(
-            f"producer {producer.producer_id:x} resent sequence {first_sequence} with {count} records, which is not a "
+            f"producer {producer.producer_id:#x} resent sequence {first_sequence} with {count} records, which is not a "
             f"batch of the last {RECENT}; expected {producer.next_sequence}"
         )
 

@@ -72,7 +72,7 @@ class StageTable:
         if stage is None:
             if first_sequence:
                 raise UnknownProducer(
-                    f"stage {stage_id:x} is unknown here and goes on at record {first_sequence}: "
+                    f"stage {stage_id:#x} is unknown here and goes on at record {first_sequence}: "
                     "it was dropped or never began, stage everything again under a new id"
                 )
             return True
@@ -81,7 +81,7 @@ class StageTable:
         if first_sequence + count <= stage.next_sequence:
             return False
         raise SequenceGap(
-            f"stage {stage_id:x} has {stage.next_sequence} records, and {count} came that begin at number "
+            f"stage {stage_id:#x} has {stage.next_sequence} records, and {count} came that begin at number "
             f"{first_sequence}: they follow or repeat no batch of it"
         )
 

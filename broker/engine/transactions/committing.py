@@ -201,16 +201,16 @@ class Committing:
         there, ahead = partition.committed.stages.get(stage.stage), partition.proposed.stages.get(stage.stage)
         if there is None or ahead is None:
             raise StageLost(
-                f"stage {stage.stage:x} of {partition!r} is not there: it was dropped, expired after "
+                f"stage {stage.stage:#x} of {partition!r} is not there: it was dropped, expired after "
                 f"{self._config.stage_expiry_s} s, or never came; begin the transaction again"
             )
         if stage.stage in self._commits.seals.of(partition) or there.published:
             raise StageLost(
-                f"stage {stage.stage:x} of {partition!r} belongs to another epoch, which is decided already"
+                f"stage {stage.stage:#x} of {partition!r} belongs to another epoch, which is decided already"
             )
         if not there.records == there.next_sequence == ahead.next_sequence == stage.records:
             raise StageLost(
-                f"stage {stage.stage:x} of {partition!r} has {there.records} records, {stage.records} are to be "
+                f"stage {stage.stage:#x} of {partition!r} has {there.records} records, {stage.records} are to be "
                 "committed: wait for the answers to all of them before"
             )
         return partition, there.last_seq

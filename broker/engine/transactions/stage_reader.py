@@ -86,7 +86,7 @@ def _take(portion: Portion, chunk: Chunk | None) -> None:
     for batch in chunk.batches:
         batch.check()
         if (batch.kind, batch.producer_id) != (Kind.STAGED, portion.stage):
-            raise Corrupt(f"batch {batch.seq} of {portion.partition!r} is none of stage {portion.stage:x}")
+            raise Corrupt(f"batch {batch.seq} of {portion.partition!r} is none of stage {portion.stage:#x}")
         portion.batches.append(batch)
         portion.size += batch.batch_bytes
         _step(portion)

@@ -55,9 +55,9 @@ def _check(partition: Partition, batch: Batch, sealed: Collection[int]) -> None:
             "choose a random one for each stage"
         )
     if stage_id in partition.proposed.producers.by_id:
-        raise InvalidBatch(f"producer {stage_id:x} sends records to {partition!r}: stage under an id of its own")
+        raise InvalidBatch(f"producer {stage_id:#x} sends records to {partition!r}: stage under an id of its own")
     if stage_id in sealed:
-        raise Fenced(f"stage {stage_id:x} of {partition!r} is being committed: nothing can be added to it")
+        raise Fenced(f"stage {stage_id:#x} of {partition!r} is being committed: nothing can be added to it")
     if partition.state_damaged:
         raise Unavailable(f"{partition!r} is damaged and may have lost staged records: repair it first")
 

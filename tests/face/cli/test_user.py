@@ -78,6 +78,8 @@ def test_a_token_is_shown_once_listed_by_its_id_and_revoked(cli: Cli, tmp_path: 
     assert [each["user"] for each in listed] == ["robot", "robot"]
     assert secret not in cli("user", "tokens", path).text
     assert cli("user", "list", path).text.split() == ["user", "robot"]
-    assert cli("user", "revoke", path, made["id"]).text == f"token {made['id']} deleted from {path}\n"
+    refused = cli("user", "revoke", path, made["id"])
+    assert (refused.code, "give --yes" in refused.err) == (exits.USAGE, True)
+    assert cli("user", "revoke", path, made["id"], "--yes").text == f"token {made['id']} deleted from {path}\n"
     assert (users.verify_token(made["token"]), users.verify_token(secret)) == (None, Principal("robot"))
-    assert cli("user", "revoke", path, made["id"]).code == exits.USAGE
+    assert "has no token" in cli("user", "revoke", path, made["id"], "--yes").err

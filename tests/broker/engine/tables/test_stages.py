@@ -15,7 +15,7 @@ def put(table: StageTable, stage: int, first: int, records: int, seq: int, time_
 def test_a_stage_begins_at_its_first_record_and_goes_on_without_gaps():
     table = StageTable()
     assert table.judge(5, 0, 3)
-    with pytest.raises(UnknownProducer, match="stage 5 is unknown here and goes on at record 1"):
+    with pytest.raises(UnknownProducer, match="stage 0x5 is unknown here and goes on at record 1"):
         table.judge(5, 1, 3)
     put(table, 5, 0, 3, 1)
     assert table.judge(5, 3, 1)
