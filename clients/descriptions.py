@@ -24,6 +24,14 @@ class Partition(msgspec.Struct, frozen=True):
     directory: str
     unavailable: str = ""
     """Why it cannot be opened, or why queue groups cannot work there."""
+    lent_to: str = ""
+    """The producer that appends to it by itself now (`direct=True`): its name, else its id in hexadecimal."""
+    lent_process: int = 0
+    """Number of that producer's process."""
+    borrowed: int = 0
+    """How often the broker appended between such a producer's appends, since the broker opened the partition."""
+    recalled: int = 0
+    """How often a producer gave the partition back, or lost it, since then."""
 
     @property
     def records(self) -> int:
@@ -190,7 +198,8 @@ def topic_of(found: messages.Topic) -> Topic:
 def _partition_of(found: messages.Partition) -> Partition:
     return Partition(
         found.partition, found.first, found.end, found.size_bytes, found.segments, found.state, found.term,
-        found.endpoint, found.directory, found.unavailable,
+        found.endpoint, found.directory, found.unavailable, found.lent_to, found.lent_process, found.borrowed,
+        found.recalled,
     )  # fmt: skip
 
 

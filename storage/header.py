@@ -194,6 +194,13 @@ def of_producer(batch: Buffer, producer_id: int, epoch: int, first_sequence: int
     return _sealed(copied)
 
 
+def producer_of(batch: Buffer) -> int:
+    """The id that a batch names as its producer's; 0 without one, and of what is too short for a batch."""
+    if len(batch) < HEADER_BYTES:
+        return 0
+    return PRODUCER_STRUCT.unpack_from(batch, PRODUCER_POSITION)[0]
+
+
 def _sealed(copied: bytearray) -> bytearray:
     (header_bytes,) = _LENGTH_STRUCT.unpack_from(copied, _LENGTH_POSITION)
     CHECKSUM_STRUCT.pack_into(copied, 0, xxh3_64_intdigest(memoryview(copied)[8:header_bytes]))

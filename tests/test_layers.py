@@ -92,7 +92,7 @@ ORDER = {
         *("errors", "message", "names", "url", "murmur2", "partitioner"),
         # messages and sessions
         *("lending_messages", "queue_messages", "fetch_messages", "range_messages", "transaction_messages"),
-        *("removal_messages", "checkpoint_messages", "messages", "codec", "failures"),
+        *("removal_messages", "checkpoint_messages", "topic_messages", "messages", "codec", "failures"),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
         *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths", "other_doors"),

@@ -11,7 +11,7 @@ from .message import Count, Int64, Message, TopicId, Unsigned
 class Lend(Message, tag=140, frozen=True):
     """Asks for a partition to append to as one producer, none of whose batches is on its way. Answered by Lent.
 
-    A grant that the connection had for the partition ends.
+    A grant that this producer had over the same connection ends.
     """
 
     request: Count
@@ -20,6 +20,7 @@ class Lend(Message, tag=140, frozen=True):
     producer_id: Unsigned
     epoch: Count
     next_sequence: Count
+    process: Count = 0  # number of the producer's process, for people
 
 
 class Lent(Message, tag=141, frozen=True):

@@ -3,7 +3,7 @@
 A message is the first frame: a msgpack array [tag, field, ...]. Messages that carry records have a
 second frame: batches, back to back, as `storage/FORMAT.md` lays them out. Normative text: PROTOCOL.md.
 
-Messages of queues, transactions, ranges, removal and lending are in modules of their own, and named here, too.
+Messages of topics, queues, transactions, ranges, removal and lending are in modules of their own, and named here, too.
 
 `request` is chosen by the asker, above 0, and comes back in the answer; 0 marks messages that answer no request.
 A `topic` is always the 16-byte topic id (a recreated topic is another topic), a `name` its name.
@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 from .checkpoint_messages import Checkpoint, Checkpointed, LogPlace
 from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
 from .lending_messages import GiveBack, Lend, Lent, Moved
-from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, Settings, TopicId, Unsigned
+from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, TopicId, Unsigned
 from .queue_messages import (
     AskTask,
     CancelTask,
@@ -66,6 +66,17 @@ from .queue_messages import (
 )  # fmt: skip
 from .range_messages import AskCursors, AskEnds, BeginGroup, Begun, Cursors, End, Ends, Known, Measure, Measured, Span
 from .removal_messages import DeletedRecords, DeleteRecords, ListDeleted, Trim, TrimmedPartition, TrimmedTopic, TrimRule
+from .topic_messages import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    FindOffsets,
+    ListTopics,
+    Offsets,
+    Partition,
+    Topic,
+    Topics,
+)  # fmt: skip
 from .transaction_messages import (
     AskTransaction,
     CommitTransaction,
@@ -77,8 +88,9 @@ from .transaction_messages import (
 
 __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
-    "DeadTask", "PendingPartition", "PendingRun", "Queue", "QueuePartition", "QueueWorker", "Refusal", "Schedule",
-    "Settle", "FetchFrom", "FetchedFrom", "Known", "End", "LogPlace", "Span", "Stage", "TrimmedPartition", "TrimRule",
+    "DeadTask", "Partition", "PendingPartition", "PendingRun", "Queue", "QueuePartition", "QueueWorker", "Refusal",
+    "Schedule", "Settle", "FetchFrom", "FetchedFrom", "Known", "End", "LogPlace", "Span", "Stage", "Topic",
+    "TrimmedPartition", "TrimRule",
 ]  # fmt: skip
 """What is not declared here and not used here either, so that all messages can be looked up in one place."""
 
@@ -133,87 +145,6 @@ class Ping(Message, tag=4, frozen=True):
 
     request: Count
     session: Count = 0
-
-
-# -- topics ---------------------------------------------------------------------------------------
-
-
-class Partition(Struct, array_like=True, frozen=True, gc=False):
-    """One partition as it stands. `end` is the first offset not yet committed."""
-
-    partition: Count
-    endpoint: str
-    log_id: bytes
-    term: Int64
-    first: Count
-    end: Count
-    size_bytes: Count
-    segments: Count
-    directory: str
-    row: Int64  # row on the board, -1 without one
-    state: str = "ok"  # ok | poisoned | damaged
-    unavailable: str = ""  # why it cannot be opened, or queue groups cannot work there
-
-
-class Topic(Struct, array_like=True, frozen=True, gc=False):
-    """One topic: identity, settings by name, partitions in order."""
-
-    name: str
-    topic: TopicId
-    settings: dict[str, Setting]
-    partitions: list[Partition]
-
-
-class CreateTopic(Message, tag=10, frozen=True):
-    """Answered by Topics with one entry."""
-
-    request: Count
-    name: str
-    partitions: Count
-    settings: Settings
-
-
-class AlterTopic(Message, tag=11, frozen=True):
-    """Change settings, or grow to `partitions` (0: leave). Answered by Topics with one entry."""
-
-    request: Count
-    topic: TopicId
-    settings: Settings
-    partitions: Count = 0
-
-
-class DeleteTopic(Message, tag=12, frozen=True):
-    """Answered by Done."""
-
-    request: Count
-    topic: TopicId
-
-
-class ListTopics(Message, tag=13, frozen=True):
-    """All topics, or those named. Answered by Topics; an unknown name is a Failure."""
-
-    request: Count
-    names: Listed[str]
-
-
-class Topics(Message, tag=14, frozen=True):
-    request: Count
-    topics: list[Topic]
-
-
-class FindOffsets(Message, tag=15, frozen=True):
-    """Per partition, the first offset whose append time is >= `time_us`; EARLIEST or LATEST for the ends."""
-
-    request: Count
-    topic: TopicId
-    time_us: Int64
-
-
-class Offsets(Message, tag=16, frozen=True):
-    """[offset, term] by partition, in order. The term is that of the batch before the offset (0: none)."""
-
-    request: Count
-    offsets: list[tuple[Count, Int64]]
 
 
 EARLIEST = -1

@@ -15,7 +15,7 @@ from .options import DURATION, SIZE, Invocation, with_session
 from .positions import POSITION
 
 if TYPE_CHECKING:
-    from ..clients import Topic
+    from ..clients import Partition, Topic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,13 +121,23 @@ def show(name: str, session: Invocation) -> None:
     places = [("directory", directory) for directory in sorted(directories)]
     session.output.fields([("topic", topic.name), ("id", topic.id), *places, *settings])
     session.output.console.print()
-    session.output.table(
-        [">partition", ">first", ">end", ">records", ">size", ">segments", "state"],
-        [
-            (p.partition, p.first, p.end, p.records, units.size_text(p.size_bytes), p.segments, p.state)
-            for p in topic.partitions
-        ],
-    )
+    headings = [">partition", ">first", ">end", ">records", ">size", ">segments", "state"]
+    rows: list[tuple[Any, ...]] = [
+        (p.partition, p.first, p.end, p.records, units.size_text(p.size_bytes), p.segments, p.state)
+        for p in topic.partitions
+    ]
+    if any(p.lent_to or p.recalled for p in topic.partitions):
+        headings += ["lent to", ">borrowed", ">recalled"]
+        rows = [(*row, _holder(p), p.borrowed, p.recalled) for row, p in zip(rows, topic.partitions, strict=True)]
+    session.output.table(headings, rows)
+
+
+def _holder(partition: Partition) -> str:
+    """The producer that a partition is lent to, and its process."""
+    if not partition.lent_to:
+        return "-"
+    process = f", process {partition.lent_process}" if partition.lent_process else ""
+    return f"{partition.lent_to}{process}"
 
 
 @command.command

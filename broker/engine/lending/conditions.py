@@ -48,14 +48,14 @@ def why_not(partition: Partition) -> str:
     """Why a partition cannot be lent; "" if it can."""
     state = partition.committed
     if partition.settings.commit != "written":
-        return "its topic has commit='durable'"
+        return "its topic has commit='durable', and only topics that are made with commit='written' are lent"
     if partition.state != "ok":
         return f"it is {partition.state}"
     for what, there in (
-        ("queue groups", state.queues.by_name),
-        ("schedules", state.schedules.by_name),
+        ("queue groups: a queue needs the broker", state.queues.by_name),
+        ("schedules: the broker appends to it", state.schedules.by_name),
         ("records that wait for a transaction", state.stages.by_id),
-        ("dedup keys", state.keys.by_digest),
+        ("dedup keys: they are forgotten after dedup_window_s", state.keys.by_digest),
         ("dead-lettered records to move", state.outbox.entries),
     ):
         if there:

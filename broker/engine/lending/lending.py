@@ -5,7 +5,7 @@ know; and a message that cannot stand beside a grant waits until that is taken b
 log, it is borrowed or taken back (loan.py).
 
 Contract: messages wait in the order they came. While `active` is empty there is nothing to ask here. A partition that
-was taken back for another writer is not lent for CALM_S.
+was taken back because another producer or the broker appends is not lent for CALM_S.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....storage.errors import Error, StorageError
-from ....transport.messages import Checkpoint, GiveBack, Lend, Lent, Moved
+from ....storage.header import producer_of
+from ....transport.messages import Checkpoint, GiveBack, Lend, Lent, Moved, Produce
 from ...errors import InvalidRequest, NotLent, SequenceGap
 from ...rights import authorize
 from ..logs.partition import Partition
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
     from ..ports import LentLogs
 
 CALM_S = 10.0
-"""So long after another writer a partition is not lent."""
+"""So long a partition is not lent after batches of another writer ended a grant."""
+
+OF_ITS_OWN = "give each producer a partition of its own"
+"""What to do about several producers of a partition."""
 
 AHEAD_US = 60_000_000
 """A producer's clock is renewed each minute; log time may run at half pace meanwhile (logs/clock.py)."""
@@ -135,9 +139,9 @@ class Lending:
         if peer in self._distrusted:
             raise NotLent("batches that this producer appended by itself could not stand")
         if partition.log in self.loans:
-            raise NotLent(f"{partition!r} is lent to another producer")
+            raise NotLent(f"{partition!r} is lent to another producer: {OF_ITS_OWN}")
         if now.monotonic_s < self._calm_s.get(partition.log, 0.0):
-            raise NotLent(f"others write to {partition!r}, too")
+            raise NotLent(f"others write to {partition!r}, too: {OF_ITS_OWN}")
         reason = why_not(partition)
         if not reason and not (partition.idle and self._overlays.catalogue.idle):
             reason = "something else is being written"
@@ -173,6 +177,7 @@ class Lending:
             partition,
             peer,
             owner,
+            message.producer_id,
             number,
             lent,
             self._overlays,
@@ -184,6 +189,7 @@ class Lending:
         self.loans[log] = loan
         self.active.add(loan)
         self._tally.given += 1
+        partition.lent.begin(partition.committed.producers.called(message.producer_id), message.process)
         directory, most = log.path, partition.settings.max_record_bytes
         if not self._port.reply(peer, _lent(message.request, grant, directory, most)):
             loan.recall()
@@ -199,7 +205,8 @@ class Lending:
 
     def _clear_way(self, message: Waiting) -> None:
         for loan in self._in_the_way(message):
-            loan.for_another |= loan.peer != message.peer and type(message.message) is not Checkpoint
+            if type(message.message) is Produce and producer_of(message.payload) != loan.producer_id:
+                loan.for_another = True
             self._take_back(loan)
 
     def _take_back(self, loan: Loan) -> None:
@@ -219,7 +226,9 @@ class Lending:
                 loan = self.loans.get(partition.log)
                 if loan is not None and number in (None, partition.number):
                     found.append(loan)
-        return [loan for loan in found if loan.peer == peer] if type(request) is Lend else found
+        if type(request) is Lend:
+            return [loan for loan in found if (loan.peer, loan.producer_id) == (peer, request.producer_id)]
+        return found
 
     def _ready(self) -> list[Waiting]:
         """Take what waits for no grant any more. The others keep their payload as long as they wait."""
@@ -283,6 +292,7 @@ class Lending:
     def _is_over(self, loan: Loan) -> None:
         log = loan.partition.log
         self._tally.recalled += 1
+        loan.partition.lent.over()
         del self.loans[log]
         self.active.discard(loan)
         self._busy.pop(loan, None)

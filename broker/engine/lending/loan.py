@@ -46,16 +46,17 @@ class Loan:
     """A grant from its beginning to its end. `ending`: it is to be taken back."""
 
     def __init__(
-        self, partition: Partition, peer: Peer, owner: str, number: int, log: LentLog, overlays: Overlays, clock: Clock,
-        tally: Tally, on_busy: Callable[[Loan], None], on_over: Callable[[Loan], None],
+        self, partition: Partition, peer: Peer, owner: str, producer_id: int, number: int, log: LentLog,
+        overlays: Overlays, clock: Clock, tally: Tally, on_busy: Callable[[Loan], None], on_over: Callable[[Loan], None],
     ) -> None:  # fmt: skip
         """`owner`: the principal by name. `on_busy`: a step is to be tried again. `on_over`: the grant has ended."""
         self.partition = partition
         self.peer = peer
         self.owner = owner
+        self.producer_id = producer_id
         self.number = number
         self.ending = False
-        self.for_another = False  # it ends because of something that is not its producer's
+        self.for_another = False  # it ends because another producer, or the broker, appends
         self._log = log
         self._overlays = overlays
         self._overlay = partition.overlay
@@ -110,6 +111,7 @@ class Loan:
         if self._log.borrow(self._clock.latest_us):
             self._busy_since_s = None
             self._tally.borrowed += 1
+            self.partition.lent.borrowed += 1
             self._take()
             return True
         self._take()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ....storage.errors import AcceptedLoss, Corrupt, Diverged, OutOfBounds, StorageError
 from ...errors import InvalidRequest
 from ..tables import effects as fx
+from .lent_state import LentState
 
 if TYPE_CHECKING:
     from ....storage.batch import Batch
@@ -61,6 +62,7 @@ class Partition:
             self.log.set_first(self._told_first)
         self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
         self.unreadable: set[object] = set()  # readers that failed and try again
+        self.lent = LentState()
 
     def __repr__(self) -> str:
         return f"partition {self.number} of topic {self.topic}"

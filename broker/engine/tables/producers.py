@@ -71,6 +71,11 @@ class ProducerTable:
             )
         return self._original(producer, first_sequence, count)
 
+    def called(self, producer_id: int) -> str:
+        """What people call a producer: its name, else its id in hexadecimal."""
+        known = self.by_id.get(producer_id)
+        return known.name if known is not None and known.name else f"{producer_id:x}"
+
     def _judge_epoch(self, producer: ProducerState, epoch: int, first_sequence: int) -> None:
         if epoch < producer.epoch:
             raise Fenced(

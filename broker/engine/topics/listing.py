@@ -91,10 +91,10 @@ def _describe_partition(registry: LogRegistry, endpoint: str, topic: Topic, numb
     directory, unavailable = store.directory(topic.id, number), why_unavailable(topic, number)
     if isinstance(found, Error):
         return PartitionMessage(number, endpoint, b"", 0, 0, 0, 0, 0, directory, -1, "damaged", unavailable)
-    log = found.log
+    log, lent = found.log, found.lent
     extents = log.segments()
     size = sum(extent.record_bytes for extent in extents)
     return PartitionMessage(
         number, endpoint, log.log_id, log.term, found.first, found.end, size, len(extents), directory,
-        store.row(log), found.state, unavailable,
+        store.row(log), found.state, unavailable, lent.to, lent.process, lent.borrowed, lent.recalled,
     )  # fmt: skip

@@ -187,6 +187,63 @@ def test_the_producers_own_requests_end_a_grant_and_the_next_is_given_at_once(
     assert len(scene.read(topic)) == 7
 
 
+def test_two_producers_of_one_connection_share_no_grant(scene: Scene, topic: bytes, direct: Direct) -> None:
+    second = Direct(scene, topic, producer=78)
+    assert "another producer" in second.ask().message
+    assert direct.append(b"still mine")
+    assert not second.send(b"second")
+    assert scene.lent() == 0
+    assert not direct.send(b"through the broker")
+    for each in (direct, second):
+        assert "others" in each.ask().message
+    assert scene.core.node.stats()["lending.given"] == 1
+    scene.wait(10.0)
+    assert isinstance(second.ask(), m.Lent)
+    assert scene.read(topic) == [b"first", b"still mine", b"second", b"through the broker"]
+
+
+def test_the_same_producer_from_another_connection_is_no_other_writer(
+    scene: Scene, topic: bytes, direct: Direct
+) -> None:
+    direct.produce(b"x")
+    direct._peer = "connected anew"
+    direct.produce(b"y")
+    scene.core.turn()
+    assert isinstance(direct.ask(), m.Lent)
+    direct._peer = "and again"
+    direct.produce(b"z")
+    scene.core.turn()
+    assert isinstance(direct.ask(), m.Lent)
+
+
+@pytest.mark.parametrize("payload", [b"", b"no batch"])
+def test_what_is_no_batch_is_anothers(scene: Scene, topic: bytes, direct: Direct, payload: bytes) -> None:
+    scene.core.send(lambda request: m.Produce(request, topic, 0), payload, peer="direct")
+    scene.core.turn()
+    assert scene.lent() == 0
+    assert "others" in direct.ask().message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        lambda topic: m.AlterTopic(1, topic, {"retention_s": 100}),
+        lambda topic: m.Trim(1, topic, 0, 10),
+        lambda topic: m.OpenProducer(1, topic, 0, "a name"),
+        lambda topic: m.DeleteRecords(1, topic, [(0, 0)]),
+    ],
+)
+def test_after_what_appends_no_records_of_others_a_log_is_lent_again_at_once(
+    scene: Scene, topic: bytes, direct: Direct, message: Callable[[bytes], m.Request]
+) -> None:
+    scene.core.node.receive("other", message(topic), b"", scene.core.now)
+    for _ in range(3):
+        scene.core.turn()
+    assert scene.lent() == 0
+    assert isinstance(direct.ask(), m.Lent)
+    assert direct.append(b"again")
+
+
 def test_writers_of_another_partition_are_in_the_way_of_no_grant(scene: Scene) -> None:
     topic = scene.topic("two", 2)
     direct = Direct(scene, topic, 1)
