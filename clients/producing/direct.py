@@ -15,6 +15,7 @@ Must not know: how appenders and the broker keep apart.
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,13 +48,21 @@ RENEWED_S = 60.0
 ASK_MIN_S, ASK_MAX_S = 10.0, 300.0
 """Between a refusal and the next question."""
 
+WORTH = 32
+"""Batches that a grant has to be good for: it takes the broker a sync to give one. A producer that ends one sooner, with
+records that are not plain, say, asks for the next one as after a refusal."""
+
 PAUSE_S, PAUSES = 0.001, 5
 """The broker borrows a log for a moment: how long it is waited for, and how often, before the batch goes through it."""
 
 DENSE_S, DENSE_BYTES = 50e-6, 4096
 """Records that are sent so soon after the one before, and without waiting for it, gather up to so much at first."""
 
-NOT_ASKED = "the log was not asked for: nothing was sent to the partition yet"
+NOT_ASKED = "nothing was sent to it yet: the log is asked for with the first record"
+
+NOT_ITS_USER = "only processes of the broker's user, and of root, may write its files"
+
+LOST = "the broker took the log back: it is asked for again with the next record"
 
 
 class Direct(msgspec.Struct, frozen=True):
@@ -72,7 +81,7 @@ class Direct(msgspec.Struct, frozen=True):
 def direct_of(core: ProducerCore) -> Direct:
     """What `Producer.direct` says."""
     reasons = {
-        sender.partition: sender.why if isinstance(sender, DirectLane) else "direct=True was not given"
+        sender.partition: sender.reason if isinstance(sender, DirectLane) else "direct=True was not given"
         for sender in core.senders
     }
     return Direct([partition for partition, why in reasons.items() if not why], {
@@ -110,7 +119,7 @@ class DirectProducer(ProducerCore):
         for sender in self.senders:
             if isinstance(sender, DirectLane):
                 sender.forbid(reason)
-        log.warning("the producer of topic %s does not append by itself: %s", self.topic.name, reason)
+        log.warning("records of topic %s go through the broker: %s", self.topic.name, reason)
 
     def _ship(self, sender: PartitionSender) -> None:
         super()._ship(sender)
@@ -142,6 +151,7 @@ class DirectLane(PartitionSender):
         self._pauses = 0
         self._dense = 0  # bytes that gather before they are appended; 0: each record goes by itself
         self._appended_at = 0.0
+        self._appended = 0  # batches, under this grant
         self._told_asleep = 0
         super().__init__(core, partition)
 
@@ -192,6 +202,7 @@ class DirectLane(PartitionSender):
         if self._dense:
             self.try_soon()
         self._appended_at = now
+        self._appended += 1
         self._pauses, self._retry_at = 0, 0.0
         asleep = appender.asleep
         if asleep and asleep != self._told_asleep and self._connection.send(Moved(asleep)):
@@ -209,8 +220,8 @@ class DirectLane(PartitionSender):
             return True  # the log was taken back before: it may be had again
         batch.copied = batch.copied or appender.in_doubt
         trouble = appender.trouble
-        self._end(f"appending failed: {trouble}" if trouble else "the broker took the log back")
-        if trouble is not None:
+        self._end(f"appending failed: {trouble}" if trouble else appender.why)
+        if trouble is not None or self._appended < WORTH:
             self._ask_later()
         return False
 
@@ -250,6 +261,7 @@ class DirectLane(PartitionSender):
             self._end("the log is being asked for")
         if self._asking is None and now >= self._ask_at:
             self._asking = Question(self._connection, self._question, self._lent)
+        if self._asking is not None and not self._connection.holds(self._asking):  # or Ctrl-C came before it was
             self._connection.post(self._asking)
         return None
 
@@ -257,7 +269,7 @@ class DirectLane(PartitionSender):
         session = self.session
         assert session is not None, "a lane asks for what its session is to append"
         first = session.in_flight[0].first_sequence if session.in_flight else session.next_sequence
-        return Lend(request, self._topic, self.partition, session.producer_id, session.epoch, first)
+        return Lend(request, self._topic, self.partition, session.producer_id, session.epoch, first, os.getpid())
 
     def _lent(self, answer: Answer) -> None:
         if self._asking is None:
@@ -285,14 +297,18 @@ class DirectLane(PartitionSender):
             )  # fmt: skip
         except (Error, OSError, ValueError) as error:
             connection.send(GiveBack(self._topic, self.partition, lent.number))
-            self._refused(str(error))
+            self._refused(f"{NOT_ITS_USER}: {error}" if isinstance(error, PermissionError) else str(error))
             return
+        self._appended = 0
         self._renew_at = connection.clock() + RENEWED_S
         self._wait_s, self.why = ASK_MIN_S, ""
 
     def _refused(self, reason: str) -> None:
         if reason != self.why:
-            log.warning("partition %d of topic %s is not appended to: %s", self.partition, self._topic_name, reason)
+            log.warning(
+                "records of topic %s for partition %d go through the broker: %s",
+                self._topic_name, self.partition, reason,
+            )  # fmt: skip
         self.why = reason
         self._ask_later()
 
@@ -306,6 +322,12 @@ class DirectLane(PartitionSender):
         if appender is not None:
             appender.end()
             self._appender, self.why = None, why
+
+    @property
+    def reason(self) -> str:
+        """Why records go through the broker now; "" if they do not."""
+        appender = self._appender
+        return LOST if appender is not None and not appender.has_grant else self.why
 
     def forbid(self, reason: str) -> None:
         """Send everything through the broker."""

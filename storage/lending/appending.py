@@ -46,6 +46,13 @@ HEADERS_BYTES_MAX = 4 << 20
 """Of a batch with headers that is appended: a broker takes so much of them."""
 
 
+TAKEN_BACK = "the broker took the log back"
+BORROWED = "the broker was appending to the log"
+NO_ROOM = "the segment is full, or has no room for a batch so large: the broker appends it, and begins a new one"
+NOT_PLAIN = "a batch had more than plain records (delays, priorities, dedup keys, a codec, headers of over 4 MiB)"
+"""Why a batch was not appended, for people."""
+
+
 class ByteLocks(Protocol):
     """Locks on bytes, of one opening of a file (storage/range_locks.py)."""
 
@@ -94,6 +101,7 @@ class DirectAppender:
         self.trouble: Exception | None = None  # that ended the grant
         self.in_doubt = False  # of the last batch: it may stand, though it was not acknowledged
         self.paused = False  # of the last batch: nothing was written, and soon it can be
+        self.why = TAKEN_BACK  # the last batch was not appended, unless it is in doubt or there is trouble
         self._grant = grant
         self._row = row
         self._locks = locks
@@ -114,7 +122,7 @@ class DirectAppender:
             return None
         try:
             if not self._locks.take(self._byte):
-                self.paused = True
+                self.paused, self.why = True, BORROWED
                 return None
             appended = self._append(batch)
             self._locks.give_back(self._byte)
@@ -133,6 +141,11 @@ class DirectAppender:
         if appended is not None or self.ended:
             self.end()
         return None
+
+    @property
+    def has_grant(self) -> bool:
+        """Whether the log is lent to it still. For people: that may change at once."""
+        return not self.ended and self._is_current()
 
     @property
     def asleep(self) -> int:
@@ -165,25 +178,27 @@ class DirectAppender:
         """The byte is held. None: nothing was written."""
         grant, row = self._grant, self._row
         if not self._is_current() or row.poison:
-            self.ended = True
+            self.ended, self.why = True, TAKEN_BACK
             return None
         if row.lent & PAUSED:
-            self.paused = True
+            self.paused, self.why = True, BORROWED
             return None
         generation, written = split(row.written)
         if generation != grant.generation:
-            self.ended = True
+            self.ended, self.why = True, TAKEN_BACK
             return None
         if written > self._end.seq:
             self._reload(written)
         before, size = self._end, len(batch)
         position = before.position + size
         if not self._has_room(position):
+            self.why = NO_ROOM
             return None
         time_us = max(before.time_us, grant.time_us + int((self._monotonic() - grant.monotonic_s) * 1e6))
         place = Stamp(before.seq + 1, before.offset, before.term, grant.log_id, time_us, before.checksum)
         found = inspect(batch, size, grant.max_batch_bytes)
         if not is_plain(batch, found):
+            self.why = NOT_PLAIN
             return None
         entry = settled(batch, found, before.position, place)
         self.in_doubt = True

@@ -93,6 +93,7 @@ class ScriptedAppender:
     def __init__(self, rig: Lending, grant: Any, asked: Lend) -> None:
         self.ended = self.in_doubt = self.paused = self.taken_back = self.closed = False
         self.trouble: Exception | None = None
+        self.why = "no room"
         self.grant = grant
         self.last = SimpleNamespace(term=0, time_us=0)
         self.count = 0
@@ -102,6 +103,10 @@ class ScriptedAppender:
     @property
     def asleep(self) -> int:
         return self._rig.asleep
+
+    @property
+    def has_grant(self) -> bool:
+        return not self.ended and not self.taken_back
 
     def append(self, batch: Any) -> Appended | None:
         self.in_doubt = self.paused = False

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from penstock.clients import InvalidArgument, connect
-from penstock.clients.producing.direct import ASK_MIN_S, DENSE_BYTES, PAUSES, RENEWED_S
+from penstock.clients.producing import direct
+from penstock.clients.producing.direct import ASK_MIN_S, DENSE_BYTES, PAUSES, RENEWED_S, WORTH
 from penstock.transport.messages import GiveBack, Lend, Moved
 from support.interrupts import interrupts
 from support.lent_lane import Lending
@@ -57,7 +58,7 @@ def test_a_producer_says_of_each_partition_why_it_does_not_append_to_it(client, 
         producer.send(b"x", partition=1)
         assert not producer.direct
         assert producer.direct.reasons[1] == "it has a queue group"
-    assert caplog.messages == ["partition 1 of topic two is not appended to: it has a queue group"]
+    assert caplog.messages == ["records of topic two for partition 1 go through the broker: it has a queue group"]
     with client.producer("t") as plain:
         assert plain.direct.reasons == {0: "direct=True was not given"}
     assert lending.said == [Lend]
@@ -91,8 +92,14 @@ def test_a_grant_is_renewed(client, lending, monkeypatch) -> None:
     assert lending.through_broker == 0
 
 
+@pytest.fixture
+def cheap(monkeypatch) -> None:
+    """A grant is worth having for one batch."""
+    monkeypatch.setattr(direct, "WORTH", 1)
+
+
 @pytest.mark.parametrize("what", ENDS)
-def test_what_an_appender_does_not_finish_goes_through_the_broker_once(client, lending, what: str) -> None:
+def test_what_an_appender_does_not_finish_goes_through_the_broker_once(client, lending, cheap, what: str) -> None:
     with client.producer("t", direct=True) as producer:
         producer.send(b"0")
         lending.script.append(what)
@@ -102,6 +109,58 @@ def test_what_an_appender_does_not_finish_goes_through_the_broker_once(client, l
         assert producer.send_many([b"3", b"4"]) == 2
         assert bool(producer.direct) == (what != "trouble")
     assert values(client) == [b"%d" % number for number in range(5)]
+
+
+def test_a_grant_that_was_good_for_little_is_asked_for_again_later(client, lending, monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(client._connection, "clock", lambda: now[0])
+    with client.producer("t", direct=True) as producer:
+        for number in range(WORTH - 1):
+            assert producer.send(b"%d" % number) == number
+        lending.script.append("no room")
+        producer.send(b"odd")
+        assert lending.through_broker == 1
+        assert producer.direct.reasons == {0: "no room"}
+        now[0] += ASK_MIN_S - 0.1
+        producer.send(b"through the broker")
+        now[0] += 0.2
+        for number in range(WORTH):
+            producer.send(b"%d" % number)
+        assert (lending.through_broker, lending.said.count(Lend)) == (2, 2)
+        lending.script.append("no room")
+        producer.send(b"odd")
+        producer.send(b"direct at once")
+        assert producer.direct
+    assert (lending.through_broker, lending.said.count(Lend)) == (3, 3)
+
+
+def test_a_question_for_a_log_that_an_interrupt_kept_from_being_sent_is_sent(client, lending, monkeypatch) -> None:
+    post, posted = client._connection.post, []
+
+    def interrupted(question) -> None:
+        posted.append(question)
+        if len(posted) == 1:
+            raise KeyboardInterrupt
+        post(question)
+
+    with client.producer("t", direct=True) as producer:
+        monkeypatch.setattr(client._connection, "post", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.send(b"0")
+        producer.flush(timeout=20)
+        assert len(posted) == 2
+        assert producer.direct
+    assert values(client) == [b"0"]
+
+
+def test_a_producer_says_at_once_that_its_log_was_taken_back(client, lending) -> None:
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"0")
+        lending.end()
+        assert not producer.direct
+        assert "next record" in producer.direct.reasons[0]
+        producer.send(b"1")
+        assert producer.direct
 
 
 def test_a_log_that_was_taken_back_is_asked_for_again_before_the_next_record(client, lending) -> None:
@@ -115,7 +174,7 @@ def test_a_log_that_was_taken_back_is_asked_for_again_before_the_next_record(cli
 
 
 @pytest.mark.parametrize("pauses", [1, PAUSES, PAUSES + 1])
-def test_while_the_broker_borrows_the_log_it_waits_a_moment(client, lending, pauses: int) -> None:
+def test_while_the_broker_borrows_the_log_it_waits_a_moment(client, lending, cheap, pauses: int) -> None:
     with client.producer("t", direct=True) as producer:
         producer.send(b"0")
         lending.script += ["paused"] * pauses
@@ -174,6 +233,19 @@ def test_a_log_that_cannot_be_opened_is_given_back(client, lending) -> None:
     assert lending.said == [Lend, GiveBack]
 
 
+def test_a_producer_that_may_not_write_the_files_says_who_may(client, lending, monkeypatch) -> None:
+    def attach(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/data/lock")
+
+    monkeypatch.setattr(direct, "attach", attach)
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"0")
+        reason = producer.direct.reasons[0]
+        assert "broker's user" in reason
+        assert "/data/lock" in reason
+    assert lending.through_broker == 1
+
+
 def test_a_producer_that_may_make_larger_records_than_the_topic_takes_now_does_not_append(client, lending) -> None:
     lending.max_record_bytes = 100
     with client.producer("t", direct=True) as producer:
@@ -202,7 +274,7 @@ def test_callbacks_and_futures_hear_of_records_that_are_appended(client, lending
     assert heard == [1, 2]
 
 
-def test_a_topic_that_asks_for_tasks_works_as_ever(client, lending) -> None:
+def test_a_topic_that_asks_for_tasks_works_as_ever(client, lending, cheap) -> None:
     lending.script += ["stands", "no room"]
     with client.producer("t", direct=True) as producer:
         producer.send(b"0")
