@@ -215,6 +215,11 @@ def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding("broker", "bad", f"{stats[counter]} {what}", advice, kind)
     for counter, what, advice in (
         ("connections.refused", "connections were refused for want of descriptors", "raise LimitNOFILE"),
+        (
+            "lending.refused",
+            "producers appended by themselves what could not stand",
+            "look for a program that writes its files",
+        ),
         ("clock.ahead_us", "us the clock is behind the log: it was set back", "correct the clock"),
     ):
         if stats.get(counter):

@@ -24,6 +24,7 @@ from support.sources import ROOT, walk_files
 PAGES = list(walk_files(".md"))
 README = ROOT / "README.md"
 SAID = {
+    "direct.md": "unix://",
     "channel.md": "b'UA 1545' 1",
     "batches.md": "0 True True",
     "arrow.md": "1 record was copied",

@@ -111,7 +111,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
             name: claims this name: an older producer under it is fenced, and its sequence goes on.
             codec: "none", "lz4" or "zstd" instead of the topic's setting.
             window_bytes: how much may be on its way to each partition before sending waits.
-            direct: append to the broker's files without asking it for each record, which takes a quarter of the time:
+            direct: append to the broker's files without asking it for each record, which takes a third of the time:
                 with threads, over unix:// on x86-64, to partitions of commit="written" topics that have no other
                 producer, queue group or schedule. Records go through the broker where and while that cannot be:
                 `AsyncProducer.direct` says why. What an acknowledgement means is the same either way.

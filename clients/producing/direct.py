@@ -49,8 +49,8 @@ ASK_MIN_S, ASK_MAX_S = 10.0, 300.0
 """Between a refusal and the next question."""
 
 WORTH = 32
-"""Batches that a grant has to be good for: it takes the broker a sync to give one. A producer that ends one sooner, with
-records that are not plain, say, asks for the next one as after a refusal."""
+"""Batches that a grant has to be good for: giving it costs the broker a sync. A producer that ends one sooner, because
+its records are not plain, say, asks for the next one as after a refusal."""
 
 PAUSE_S, PAUSES = 0.001, 5
 """The broker borrows a log for a moment: how long it is waited for, and how often, before the batch goes through it."""

@@ -29,14 +29,15 @@ ROWS = 12
 
 _RATES = {
     "requests": "requests", "failures": "failures", "records in": "produce.records", "bytes in": "produce.bytes",
-    "bytes out": "sent.bytes", "deliveries": "deliveries", "turns": "turns",
+    "records appended directly": "lending.records", "bytes out": "sent.bytes", "deliveries": "deliveries",
+    "turns": "turns",
 }  # fmt: skip
 _LATENCIES = {
     "turn": "turns.us", "sync": "sync.us", "keeper's round": "keeper.round_us", "delivery age": "deliver.age_us",
 }  # fmt: skip
 _STATES = (
     "topics", "partitions", "partitions.poisoned", "partitions.damaged", "sessions.open", "sessions.out_of_credit",
-    "batches.in_flight", "fetch.waiting", "lease.waiting", "outbox.stuck", "stages.stuck",
+    "lending.lent", "batches.in_flight", "fetch.waiting", "lease.waiting", "outbox.stuck", "stages.stuck",
 )  # fmt: skip
 
 

@@ -141,6 +141,8 @@ def test_a_brokers_counters_are_judged():
     assert [(each.state, each.kind) for each in found] == [("bad", "damage"), ("bad", "other")]
     assert found[1].advice == "no topic"
     assert states(checkup.of_stats({"connections.refused": 1})) == ["warning"]
+    (found,) = checkup.of_stats({"lending.refused": 2})
+    assert (found.state, found.says[:2]) == ("warning", "2 ")
 
 
 def test_what_cannot_be_looked_at_is_a_warning(monkeypatch):

@@ -13,7 +13,7 @@ from .conftest import Cli, Served
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"logs are lent {MISSING}")
 
 
-def test_a_topic_shows_to_whom_its_partitions_are_lent(on: Cli, broker: Served, topic: str) -> None:
+def test_a_topic_shows_to_which_producers_its_partitions_are_lent(on: Cli, broker: Served, topic: str) -> None:
     on("topic", "create", topic, "--partitions", "2", "--commit", "written")
     assert "lent to" not in on("topic", "show", topic).text
     with penstock.connect(broker.unix) as client:

@@ -47,7 +47,8 @@ class Loan:
 
     def __init__(
         self, partition: Partition, peer: Peer, owner: str, producer_id: int, number: int, log: LentLog,
-        overlays: Overlays, clock: Clock, tally: Tally, on_busy: Callable[[Loan], None], on_over: Callable[[Loan], None],
+        overlays: Overlays, clock: Clock, tally: Tally,
+        on_busy: Callable[[Loan], None], on_over: Callable[[Loan], None],
     ) -> None:  # fmt: skip
         """`owner`: the principal by name. `on_busy`: a step is to be tried again. `on_over`: the grant has ended."""
         self.partition = partition

@@ -1,4 +1,4 @@
-"""What is said of lending with a partition: to whom it is lent now, and what came of its grants before.
+"""What is said of lending with a partition: to which producer it is lent now, and what came of its grants before.
 
 Contract: for people. Lending keeps it; it counts from when the partition was opened. Must not know: grants.
 """

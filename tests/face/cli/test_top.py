@@ -20,10 +20,14 @@ def sample(at_s: float, stats: dict, topics=(), groups=()) -> Sample:
 
 
 def test_rates_are_over_the_time_between_looks():
-    before = sample(1.0, {"requests": 10, "produce.records": 0}, [a_topic("a", 5), a_topic("b", 0)])
-    now = sample(3.0, {"requests": 30, "produce.records": 1}, [a_topic("a", 5), a_topic("b", 8), a_topic("new", 9)])
+    before = sample(
+        1.0, {"requests": 10, "produce.records": 0, "lending.records": 4}, [a_topic("a", 5), a_topic("b", 0)]
+    )
+    stats = {"requests": 30, "produce.records": 1, "lending.records": 10, "lending.lent": 2}
+    now = sample(3.0, stats, [a_topic("a", 5), a_topic("b", 8), a_topic("new", 9)])
     found = summary(now, before)
-    assert found["per_second"] == {"requests": 10.0, "records in": 0.5}
+    assert found["per_second"] == {"requests": 10.0, "records in": 0.5, "records appended directly": 3.0}
+    assert found["now"] == {"lending.lent": 2}
     assert [(each["topic"], each["per_second"]) for each in found["topics"]] == [("b", 4.0), ("a", 0.0), ("new", 0.0)]
     assert summary(now, None)["per_second"] == {}
 

@@ -1,7 +1,6 @@
-"""What a partition says of its lending: to whom it is lent, and what came of its grants."""
+"""What a partition says of its lending: to which producer it is lent, and what came of its grants."""
 
 from __future__ import annotations
-
 
 import pytest
 from penstock.transport import messages as m
