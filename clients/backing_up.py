@@ -11,12 +11,12 @@ opening of files, a new checkpoint is asked for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from ..storage import layout, lock
-from ..storage.backup import Backup, BackupPlace, Made, Moved
+from ..storage.backup import NO_FILES, Backup, BackupPlace, Made, Moved
 from ..storage.data_directory import METADATA, metadata_path, partition_path
 from ..storage.errors import AlreadyOpen, Corrupt, Error, ReadFailed
 from ..storage.files import FileLock, Files, Progress
@@ -38,13 +38,15 @@ Found = tuple[list[BackupPlace], dict[str, str]]
 
 
 def back_up(
-    data: str, target: str, *, keep: int = 0, timeout_s: float = 30.0, progress: Progress | None = None
-) -> Made:
+    data: str, target: str, *, keep: int = 0, timeout_s: float = 30.0, progress: Progress | None = None,
+    private: Mapping[str, str] = NO_FILES,
+) -> Made:  # fmt: skip
     """Back up the data directory `data` into `target`, as a new point beside those that are there.
 
     Args:
         keep: how many points remain, 0: all.
         timeout_s: how long the broker may take to answer.
+        private: paths of files of users that are backed up, too, by the names of their settings.
 
     Raises:
         AlreadyOpen: a process has the directory that is no broker, or another backup writes into `target`.
@@ -52,7 +54,7 @@ def back_up(
         Corrupt: the catalogue cannot be read, and without it nothing can be restored.
     """
     files = Files()
-    backup = Backup(files, data, target)
+    backup = Backup(files, data, target, private)
     held: FileLock | None = None
     try:
         try:

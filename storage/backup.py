@@ -12,7 +12,7 @@ batches mean, nor how a broker is asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from . import accepted, layout, lock, runs, snapshots
 from .backup_point import (
     FORMAT,
+    PRIVATE,
     CopiedPiece,
     FileCopy,
     LogCopy,
@@ -41,6 +42,9 @@ from .segment_reader import SegmentReader
 CHUNK_BYTES = 4 << 20
 TRIES = 10
 """How often the files of a log are listed anew while they change."""
+
+
+NO_FILES: Mapping[str, str] = {}
 
 
 class Moved(Exception):
@@ -120,9 +124,14 @@ def _open_all(files: Files, directory: str, pinned: Pinned) -> bool:
 class Backup:
     """One backup of `data` into `target`, which is locked until `close`."""
 
-    def __init__(self, files: Files, data: str, target: str) -> None:
-        """Raises ForeignDirectory, NewerFormat, AlreadyOpen (another backup runs), StorageFull."""
+    def __init__(self, files: Files, data: str, target: str, private: Mapping[str, str] = NO_FILES) -> None:
+        """Raises ForeignDirectory, NewerFormat, AlreadyOpen (another backup runs), StorageFull.
+
+        Args:
+            private: paths of files of users that are backed up, too, by the names of their settings.
+        """
         self._files = files
+        self._private = private
         self._data = data
         self._target = target
         identity = identify(files, data)
@@ -180,8 +189,17 @@ class Backup:
                 left_out[pinned.place.title] = error.message
             pinned.close()
         self._pinned.clear()
+        private: list[FileCopy] = []
+        for name, path in self._private.items():
+            try:
+                file = self._files.open(path)
+            except OSError as error:
+                left_out[name] = f"{path} cannot be read: {error.strerror}"
+                continue
+            with file:
+                private.append(copier.private(name, file))
         self._files.sync_dir(self._target)
-        point = Point(FORMAT, now_us, self.identity, logs, left_out)
+        point = Point(FORMAT, now_us, self.identity, logs, left_out, private)
         name = f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y%m%dT%H%M%S.%fZ}"
         write_point(self._files, self._target, name, point)
         prune(self._files, self._target, keep)
@@ -268,6 +286,14 @@ class _Copier:
             target.sync()
         return state.intdigest()
 
+    def private(self, name: str, file: File) -> FileCopy:
+        """Copy a file that stands beside the data, for this user alone."""
+        directory = f"{self._target}/{PRIVATE}"
+        self._files.mkdir(directory)
+        stored, _ = self._other(directory, name, file)
+        self._files.sync_dir(directory)
+        return stored
+
     def _other(self, directory: str, name: str, file: File) -> tuple[FileCopy, bytes]:
         data = file.pread(file.size(), 0)
         checksum = xxh3_64_intdigest(data)
@@ -343,7 +369,7 @@ def prune(files: Files, target: str, keep: int) -> None:
             return
     for log in files.listdir(target):
         directory = f"{target}/{log}"
-        if len(log) != 32 or not files.is_directory(directory):
+        if (len(log) != 32 and log != PRIVATE) or not files.is_directory(directory):
             continue
         for name in files.listdir(directory):
             if f"{log}/{name}" not in named:

@@ -5,6 +5,7 @@
     DIR/point-<UTC time>.json             one point: a checksum, a line break, JSON
     DIR/<log id>/<segment>-<unique>       bytes of a segment, its marks zeroed, in pieces with a checksum each
     DIR/<log id>/<name>-<checksum>        snapshots, runs, accepted losses, whole
+    DIR/private/<name>-<checksum>         files of users that stand beside the data, whole
 
 Idea: bytes of a segment never change, so its copy only grows, and each point says how far it goes in it. A point is
 there when its file is: that is renamed into place after everything it names was synced. Files that no point names are
@@ -28,6 +29,7 @@ from .files import Files
 
 FORMAT = 1
 IDENTITY = "backup.json"
+PRIVATE = "private"
 _POINT = re.compile(r"point-([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)\.json")
 
 
@@ -79,24 +81,28 @@ class LogCopy(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True):
-    """Everything at one moment. `left_out`: logs that could not be read, by title, and why."""
+    """Everything at one moment. `left_out`: logs and files that could not be read, by title, and why.
+
+    `private`: files of users; each by the name of the setting that says where it is.
+    """
 
     format: int
     made_us: int
     identity: Identity
     logs: list[LogCopy]
     left_out: dict[str, str]
+    private: list[FileCopy] = []
 
     @property
     def size(self) -> int:
         """Bytes of what it names."""
-        return sum(
-            sum(segment.end for segment in log.segments) + sum(file.size for file in log.files) for log in self.logs
-        )
+        files = [file for log in self.logs for file in log.files] + self.private
+        return sum(segment.end for log in self.logs for segment in log.segments) + sum(file.size for file in files)
 
     def names(self) -> set[str]:
         """The files it names, below the backup directory."""
-        return {f"{log.log_id}/{each.file}" for log in self.logs for each in (*log.segments, *log.files)}
+        named = {f"{log.log_id}/{each.file}" for log in self.logs for each in (*log.segments, *log.files)}
+        return named | {f"{PRIVATE}/{each.file}" for each in self.private}
 
 
 def point_names(files: Files, directory: str) -> list[str]:

@@ -15,9 +15,9 @@ import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from . import layout, lock
-from .backup_point import LogCopy, Point, SegmentCopy, damaged
+from .backup_point import PRIVATE, FileCopy, LogCopy, Point, SegmentCopy, damaged
 from .data_directory import METADATA, TOPICS
-from .errors import Corrupt, ForeignDirectory
+from .errors import Corrupt, ForeignDirectory, InvalidArgument
 from .files import File, Files, Progress
 from .index import row_of
 from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, MARK_POSITIONS, Promise, SegmentName, encode_promise
@@ -42,9 +42,18 @@ def check(files: Files, directory: str, point: Point, progress: Progress | None 
             if progress is not None:
                 progress(done, total)
         for stored in log.files:
-            path = f"{directory}/{log.log_id}/{stored.file}"
-            if xxh3_64_intdigest(_opened(files, path).pread(stored.size, 0)) != stored.checksum:
-                raise damaged(path)
+            _whole(files, f"{directory}/{log.log_id}/{stored.file}", stored)
+    for stored in point.private:
+        _whole(files, f"{directory}/{PRIVATE}/{stored.file}", stored)
+
+
+def _whole(files: Files, path: str, stored: FileCopy) -> bytes:
+    """The content of a small file. Raises BadChecksum, Corrupt."""
+    with _opened(files, path) as file:
+        data = file.pread(stored.size, 0)
+    if xxh3_64_intdigest(data) != stored.checksum:
+        raise damaged(path)
+    return data
 
 
 def _check_pieces(files: Files, path: str, segment: SegmentCopy) -> None:
@@ -80,6 +89,24 @@ def restore(files: Files, directory: str, point: Point, data: str, *, progress: 
         return _make(files, directory, point, data, progress)
     finally:
         held.release()
+
+
+def restore_private(files: Files, directory: str, point: Point, name: str, path: str) -> None:
+    """Write a private file of the backup to a new `path`, for this user alone.
+
+    Raises InvalidArgument: the backup has no such file, or one is there; BadChecksum, Corrupt, StorageFull, OSError.
+    """
+    check_new_private(files, point, name, path)
+    (stored,) = (each for each in point.private if each.name == name)
+    files.rewrite(path, _whole(files, f"{directory}/{PRIVATE}/{stored.file}", stored))
+
+
+def check_new_private(files: Files, point: Point, name: str, path: str) -> None:
+    """Raise InvalidArgument where the backup has no such file, or there is one already."""
+    if name not in {each.name for each in point.private}:
+        raise InvalidArgument(f"the backup has no {name} file: it was made without the setting {name}")
+    if files.exists(path):
+        raise InvalidArgument(f"{path} is there already: name a new file, and compare them")
 
 
 def _check_target(files: Files, data: str) -> None:

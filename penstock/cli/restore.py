@@ -29,10 +29,12 @@ class NoBackup(StorageError):
 @click.option("--point", metavar="NAME", help="Which point of `--list`. Default: the newest.")
 @click.option("--list", "only_list", is_flag=True, help="List the points of DIRECTORY; make nothing.")
 @click.option("--check", "only_check", is_flag=True, help="Read and check the point; make nothing.")
+@click.option("--access", metavar="FILE", help="Also write the access file of the backup, to a new FILE.")
+@click.option("--users", metavar="FILE", help="Also write the users file of the gateway, to a new FILE.")
 @with_config
 def command(
-    directory: Path, data: str | None, point: str | None, only_list: bool, only_check: bool,
-    settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
+    directory: Path, data: str | None, point: str | None, only_list: bool, only_check: bool, access: str | None,
+    users: str | None, settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Make a data directory of a backup in DIRECTORY.
 
@@ -42,7 +44,7 @@ def command(
     need_linux("penstock restore")
     from ..storage.backup_point import check_directory, point_names, read_point
     from ..storage.files import Files
-    from ..storage.restore import check, restore
+    from ..storage.restore import check, check_new_private, restore, restore_private
 
     files, source, output = Files(), str(directory.resolve()), Output(as_json=as_json)
     names = point_names(files, source)
@@ -58,13 +60,20 @@ def command(
         output.say("checked", f"point {chosen} is whole", point=chosen, bytes=found.size)
         return exits.OK
     target = str(Path(configuration.load({**dict(settings), "data": data}, path=config_file).config.data).resolve())
+    private = {name: str(Path(path).absolute()) for name, path in (("access", access), ("users", users)) if path}
+    for name, path in private.items():
+        check_new_private(files, found, name, path)
     with progress(output) as watch:
         damage = restore(files, source, found, target, progress=watch("restoring"))
+    for name, path in private.items():
+        restore_private(files, source, found, name, path)
     sentence = f"point {chosen} is restored in {target}: {units.count_text(len(found.logs), 'log')}"
     output.say("restored", sentence, point=chosen, data=target, logs=len(found.logs), damage=damage,
                left_out=found.left_out)  # fmt: skip
     for text in [*damage, *(f"{title} was left out: {reason}" for title, reason in found.left_out.items())]:
         output.note(text)
+    for name in sorted({each.name for each in found.private} - set(private)):
+        output.note(f"the backup has the {name} file, too: --{name} FILE writes it")
     return exits.DAMAGED if damage or found.left_out else exits.OK
 
 

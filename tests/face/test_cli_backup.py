@@ -143,3 +143,72 @@ def test_a_directory_that_a_program_has_open_names_it(cli: Cli, tmp_path: Path) 
         found = cli("backup", str(tmp_path / "b"), "--data", str(tmp_path / "data"))
     assert (found.code, "open for writing in process" in found.err) == (exits.IN_USE, True)
     assert cli("backup", str(tmp_path / "b"), "--data", str(tmp_path / "data")).code == exits.OK
+
+
+def test_files_of_users_come_with_the_data_for_their_owner_alone(cli: Cli, data: Path, tmp_path: Path) -> None:
+    with penstock.connect(f"file://{data}") as client:
+        client.create_topic("t")
+    access, users, target = tmp_path / "access", tmp_path / "users", tmp_path / "b"
+    (tmp_path / "secret").write_text("ann:uid:1001\n")
+    (tmp_path / "secret").chmod(0o600)
+    access.symlink_to("secret")  # as Kubernetes mounts one
+    both = ("--access", str(access), "--users", str(users))
+    made = cli("backup", str(target), "--data", str(data), *both, "--json")
+    assert (made.code, list(made.lines[0]["left_out"])) == (exits.DAMAGED, ["users"]), "there is none yet"
+    users.write_text("ann:hash\n")
+    assert cli("backup", str(target), "--data", str(data), *both).code == exits.OK
+    new = [str(tmp_path / name) for name in ("a2", "u2")]
+    found = cli("restore", str(target), "--data", str(tmp_path / "r"), "--access", new[0], "--users", new[1])
+    assert (found.code, found.err) == (exits.OK, "")
+    assert [Path(path).read_text() for path in new] == ["ann:uid:1001\n", "ann:hash\n"]
+    copies = list((target / "private").iterdir())
+    assert [path.stat().st_mode & 0o777 for path in (*map(Path, new), *copies)] == [0o600] * 4
+    assert [(target / name).stat().st_mode & 0o777 for name in (".", "private")] == [0o700] * 2
+    again = cli("restore", str(target), "--data", str(tmp_path / "r2"), "--access", new[0])
+    assert (again.code, "is there already" in again.err, (tmp_path / "r2").exists()) == (exits.USAGE, True, False)
+    told = cli("restore", str(target), "--data", str(tmp_path / "r2"))
+    assert (told.code, "--access FILE writes it" in told.err) == (exits.OK, True)
+    assert cli("backup", str(target), "--data", str(data), "--keep", "1").code == exits.OK
+    assert not list(target.glob("private/*")), "no point has them any more"
+    none = cli("restore", str(target), "--data", str(tmp_path / "r3"), "--users", str(tmp_path / "u3"))
+    assert (none.code, "made without the setting users" in none.err) == (exits.USAGE, True)
+
+
+def test_a_damaged_file_of_users_is_found_before_anything_is_made(cli: Cli, data: Path, tmp_path: Path) -> None:
+    with penstock.connect(f"file://{data}") as client:
+        client.create_topic("t")
+    (tmp_path / "access").write_text("ann:uid:1001\n")
+    assert (
+        cli("backup", str(tmp_path / "b"), "--data", str(data), "--access", str(tmp_path / "access")).code == exits.OK
+    )
+    (copy,) = (tmp_path / "b/private").iterdir()
+    copy.write_text("eve:uid:1001\n")
+    for how in (["--check"], ["--data", str(tmp_path / "r")]):
+        found = cli("restore", str(tmp_path / "b"), *how)
+        assert (found.code, "does not match its checksum" in found.err) == (exits.DAMAGED, True)
+    assert not (tmp_path / "r").exists()
+
+
+def test_copies_of_closed_directories_without_a_broker_are_backups(tmp_path: Path) -> None:
+    with penstock.Log(tmp_path / "log") as log:
+        log.append([b"one", b"two"])
+    with penstock.Channel(tmp_path / "channel") as channel:
+        for item in (b"done", b"one", b"two"):
+            channel.put(item)
+        channel.get(timeout=5)
+        channel.task_done()
+    with penstock.Spool(tmp_path / "spool") as spool:
+        spool.send("orders", b"one")
+    for name in ("log", "channel", "spool"):
+        shutil.copytree(tmp_path / name, tmp_path / "copies" / name, symlinks=True)
+        shutil.rmtree(tmp_path / name)
+    with penstock.Log(tmp_path / "copies/log") as log:
+        assert ([each.value for each in log], log.append([b"three"])) == ([b"one", b"two"], 2)
+    with penstock.Channel(tmp_path / "copies/channel") as channel:
+        assert [channel.get(timeout=5) for _ in range(2)] == [b"one", b"two"]
+    address = f"mem://{tmp_path.name}"
+    with penstock.connect(address) as client:
+        client.create_topic("orders")
+        with penstock.Spool(tmp_path / "copies/spool", to=address) as spool:
+            spool.flush(timeout=30)
+        assert [each.value for each in client.read("orders", 0, 0)] == [b"one"]
