@@ -120,7 +120,7 @@ ORDER = {
         *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.claiming", "queues.lines"),
         *("queues.wakeups", "queues.requests", "queues.upkeep", "queues.service", "queues"),
         *("streams", "topics", "transactions", "producing", "lending", "housekeeping", "desk"),
-        *("office_port", "office", "lone", "node", ""),
+        *("office_port", "office", "node", ""),
     ],
     "penstock.gateway": [
         *(

@@ -62,7 +62,8 @@ class ReadingDesk:
             self.fetching.end_moved(partition)
         if self.fetching_many.standing:
             self.fetching_many.end_moved(partition)
-        self.ends.end_moved(partition)
+        if self.ends.by_topic:
+            self.ends.end_moved(partition)
 
     def warmed(self, token: Hashable) -> None:
         """Pages are in memory that a read waited for."""

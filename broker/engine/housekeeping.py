@@ -71,12 +71,7 @@ class Housekeeping:
         self.grown: dict[Partition, None] = {}
         """Logs that grow faster than passes come, to be looked at in the next turn."""
 
-    def advanced(self, history: History[Any]) -> None:
-        """More of a log is committed, for which no snapshot was due."""
-        if history.since_snapshot_bytes >= BYTES_BETWEEN:
-            self._hold_to_limit(history)
-
-    def _hold_to_limit(self, history: History[Any]) -> None:
+    def hold_to_limit(self, history: History[Any]) -> None:
         """Look at a log that grows fast: its limit is a promise about the disk, however far passes are apart."""
         partition = self._registry.partitions.get(history)
         if partition is None or self._upkeep.is_saving(history):

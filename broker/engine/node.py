@@ -41,11 +41,11 @@ from ...transport.messages import (
 from ..errors import InvalidRequest, NoLeader, UnknownTopic
 from .desk import ReadingDesk
 from .guard import Guard
+from .housekeeping import BYTES_BETWEEN
 from .lending.lending import Waiting
 from .logs.log_agenda import LogAgenda
 from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
-from .lone import LoneRecords
 from .office import Office
 from .ports import Handlers, LentLogs, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .topics.greeting import Greeting
@@ -84,12 +84,10 @@ class Node:
         config: NodeConfig | None = None,
         now: Now,
         lenders: LentLogs | None = None,
-        short_way: bool = True,
     ) -> None:
         """Open all logs, replay each from its newest snapshot, finish deletions that were cut short.
 
-        `lenders`: what lends logs to producers on the same machine. `short_way`: False is for tests, which compare
-        lone.py with what is done without it.
+        `lenders`: what lends logs to producers on the same machine.
         """
         self._config = config = config or NodeConfig()
         self._port = port
@@ -103,8 +101,6 @@ class Node:
         self._counts = {"requests": 0, "failures": 0}
         self._portions = Portions()
         self._office: Office | None = None
-        self._lone: LoneRecords | None = None
-        self._short_way = short_way
         self._handlers: Handlers = self._desk.handlers
         self._open_office(now)
 
@@ -128,9 +124,6 @@ class Node:
             **office.handlers,
             **Greeting(port, config, office.incarnation, self._stats_in_steps).handlers,
         }
-        if self._short_way:
-            self._lone = LoneRecords(self._registry, self._upkeep, self._agenda, self._desk, office, port, config)
-            self._handlers |= self._lone.handlers
         self._office = office
         self._lent = office.lending.active
 
@@ -150,7 +143,6 @@ class Node:
         office, self._office, self._handlers = self._office, None, self._desk.handlers
         if office is not None:
             office.lending.end_all()
-        self._lone = None
         for log in self._registry.logs():
             log.end_term()
         self._portions.end()
@@ -221,9 +213,7 @@ class Node:
         desk, office, registry = self._desk, self._office, self._registry
         if self._lent and office is not None:
             office.lending.follow(now)
-        if self._lone is not None and self._lone.commit():
-            pass  # and its readers were told
-        elif office.advance() if office is not None else registry.advance():
+        if office.advance() if office is not None else registry.advance():
             for partition in registry.take_moved():
                 desk.end_moved(partition)
                 if office is not None:
@@ -247,8 +237,8 @@ class Node:
             lending_wait = office.lending.wait(now)
         if office is not None and self._agenda.grown:
             for history in take(self._agenda.grown):
-                if not self._upkeep.advanced(history):
-                    office.housekeeping.advanced(history)
+                if not self._upkeep.advanced(history) and history.since_snapshot_bytes >= BYTES_BETWEEN:
+                    office.housekeeping.hold_to_limit(history)
         due_s, wait = self._desk.deadlines.first, IDLE_S if office is None else min(office.tick(now), lending_wait)
         if due_s is not None and due_s <= now.monotonic_s:
             due_s = self._desk.deadlines.ring(now.monotonic_s)

@@ -152,9 +152,8 @@ class Office:
 
     def _apply(self, overlay: Overlay[Any]) -> None:
         """Apply what is committed of one log, and answer for it."""
-        if overlay.advance():
-            self._registry.applied(overlay.history)
-            self.queues.advanced(overlay.history)
+        if overlay.advance() and (partition := self._registry.applied(overlay.history)) is not None:
+            self.queues.advanced(partition)
 
     def end_moved(self, partition: Partition) -> None:
         """Offer new records to workers and sessions."""

@@ -141,8 +141,6 @@ class MemoryPort:
 class Rig:
     """A node, its store and its port."""
 
-    short_way = True
-
     def __init__(self, store: MemoryStore | None = None, *, seed: int = 1, **config: Any) -> None:
         self.store = store or MemoryStore()
         self.port = MemoryPort()
@@ -154,10 +152,7 @@ class Rig:
         self._request = 0
 
     def _open(self) -> Node:
-        return Node(
-            self.store, self.port, randomness=self.random.randbytes, config=self.config, now=self.now,
-            short_way=self.short_way,
-        )  # fmt: skip
+        return Node(self.store, self.port, randomness=self.random.randbytes, config=self.config, now=self.now)
 
     # -- driving ------------------------------------------------------------------------------------
 

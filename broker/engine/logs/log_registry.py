@@ -160,19 +160,20 @@ class LogRegistry:
                 moved = True
         return moved
 
-    def applied(self, history: History[Any]) -> None:
-        """More of a log is applied: do what its state says about the log itself."""
+    def applied(self, history: History[Any]) -> Partition | None:
+        """More of a log is applied: do what its state says about the log itself. Returns its partition."""
         self._agenda.advanced[history] = self._agenda.grown[history] = None
         partition = self.partitions.get(history)
         if partition is not None:
             partition.applied()
+        return partition
 
     def take_moved(self) -> list[Partition]:
         """Partitions whose end moved since the last call."""
         moved: list[Partition] = []
         for history in take(self._agenda.advanced):
             partition = self.partitions.get(history)
-            if partition is not None and self.told_end[partition] != (end := partition.end):
+            if partition is not None and self.told_end[partition] != (end := history.committed.end):
                 self.told_end[partition] = end
                 moved.append(partition)
         return moved

@@ -35,19 +35,11 @@ class LogUpkeep:
         self._needed: WeakKeyDictionary[Partition, tuple[int, int]] = WeakKeyDictionary()  # see needed
         self.failed_snapshots = 0
 
-    def concerns(self, history: History[PartitionState]) -> bool:
-        """Whether `advanced` has something to do for a log of a partition."""
-        return bool(self._pending or history.committed.shelves.by_level or self._is_due(history))
-
-    def _is_due(self, history: History[Any]) -> bool:
-        """Whether a snapshot is due."""
-        config, grown = self._config, history.committed.seq - history.snapshot_seq
-        return grown >= config.snapshot_batches or history.since_snapshot_bytes >= config.snapshot_bytes
-
     def advanced(self, history: History[Any]) -> bool:
         """More of a log is committed: file a part, take a snapshot after so much. Returns whether that was due."""
         self._filing.step(history)
-        is_due = self._is_due(history)
+        config, grown = self._config, history.committed.seq - history.snapshot_seq
+        is_due = grown >= config.snapshot_batches or history.since_snapshot_bytes >= config.snapshot_bytes
         if is_due:
             self.snapshot(history)
         if self._pending:

@@ -18,6 +18,7 @@ from ..tables.dedup import Keys, digests
 from ..tables.names import check_name
 from ..transactions.staging import stage
 from ..turns.replies import Gather, KeyedReply, ProduceReply
+from .few import propose_few
 from .judging import judge
 from .proposing import open_producer, produce, stands
 
@@ -56,8 +57,13 @@ class Producing:
     def produce(self, peer: Peer, message: Produce, payload: Payload, now: Now) -> None:
         """Propose one batch."""
         partition = self._topics.partition(message.topic, message.partition)
-        batch = self._judged(payload, partition, now)
         reply = ProduceReply(self._port, peer, message.request)
+        records = propose_few(partition, payload, self._config.max_frame_bytes, reply)
+        self._count(records or self._propose(partition, payload, reply, now), len(payload))
+
+    def _propose(self, partition: Partition, payload: Payload, reply: ProduceReply, now: Now) -> int:
+        """Propose any batch. Returns how many records it has."""
+        batch = self._judged(payload, partition, now)
         found = digests(batch)
         if batch.kind == _STAGED:
             stage(partition, batch, reply, self._config.max_stages, self._seals.of(partition))
@@ -67,9 +73,9 @@ class Producing:
             time_us = max(self._time.read(now), partition.log.last_time_us)
             keys = Keys(found, time_us, self._config.max_dedup_keys)
             produce(partition, batch, KeyedReply(reply, len(found), partition.committed), keys)
-        self.count(batch.record_count, batch.batch_bytes)
+        return batch.record_count
 
-    def count(self, records: int, size: int) -> None:
+    def _count(self, records: int, size: int) -> None:
         """A batch was proposed, or stands already."""
         if not self.batches % SAMPLE:
             self.batch_bytes.note(size)

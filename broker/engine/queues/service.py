@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ....storage.errors import Error
     from ..guard import Guard
     from ..logs.clock import LogTime
-    from ..logs.history import History
     from ..logs.log_registry import LogRegistry
     from ..logs.overlay import Overlay
     from ..logs.partition import Partition
@@ -113,14 +112,11 @@ class Queues:
         wait = math.inf if due_s is None else due_s - now.monotonic_s
         return wait if due_us is None else min(wait, max(0.0, (due_us - now_us) / 1e6))
 
-    def advanced(self, history: History[Any]) -> None:
-        """Process newly committed entries of a log."""
-        partition = self._registry.partitions.get(history)
-        if partition is None:
-            return
+    def advanced(self, partition: Partition) -> None:
+        """Process newly committed entries of a partition."""
         if self.tasks.awaiting.parked.standing:
             self.tasks.advanced(partition)
-        if history.committed.outbox.entries:
+        if partition.history.committed.outbox.entries:
             self.mover.look(partition)
 
     def warmed(self, token: Hashable) -> bool:

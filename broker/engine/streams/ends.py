@@ -97,8 +97,7 @@ class EndsRequests:
 
     def end_moved(self, partition: Partition) -> None:
         """Answer questions about a topic that has new records."""
-        if self.by_topic:
-            self._moved(partition.topic)
+        self._moved(partition.topic)
 
     def topic_grown(self, topic: Topic) -> None:
         """A topic has more partitions."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from penstock.broker import ServeConfig
-from penstock.broker.engine import lone
 from penstock.broker.engine.producing import producing
 from penstock.broker.errors import LimitReached
 from penstock.clients import connect
@@ -64,7 +63,7 @@ def judging(monkeypatch):
         return batch
 
     monkeypatch.setattr(producing, "judge", strict)
-    monkeypatch.setattr(lone, "recognise_few", lambda payload: None)
+    monkeypatch.setattr(producing, "propose_few", lambda *_: 0)
     return refused
 
 

@@ -1,11 +1,10 @@
-"""Lent logs beside what else the broker does: rights of principals, checkpoints, the short way of what comes alone."""
+"""Lent logs beside what else the broker does: rights of principals and checkpoints."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from penstock.broker.engine.lending.lending import CALM_S
 from penstock.broker.rights import EVERYTHING, Grant, Principal
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
@@ -130,29 +129,3 @@ def test_a_checkpoint_waits_for_a_stopped_producer_and_then_goes_on_without_it(s
     (place,) = scene.core.answer(request).logs[1:]
     assert scene.read(topic) == [b"first"]
     assert place.seq == scene.core.node.logs[1].committed
-
-
-def test_what_comes_alone_goes_the_short_way_once_nothing_is_lent(scene: Scene, topic: bytes) -> None:
-    """Beside a lent log it goes the general way, and the answers are the same."""
-    other = scene.topic("other")
-    direct = Direct(scene, topic)
-    assert isinstance(direct.ask(), m.Lent)
-    node, ways = scene.core.node, []
-    lone = node._lone
-    assert lone is not None
-    commit = lone.commit
-    lone.commit = lambda: (ways.append(commit()), ways[-1])[1]  # type: ignore[method-assign]
-    for lent in (1, 0):
-        ways.clear()
-        batch = bytes(encode([b"x"], producer_id=5, first_sequence=1 - lent))
-        answer = scene.core.ask(lambda request: m.Produce(request, other, 0), batch, peer="other")
-        assert isinstance(answer, m.Produced)
-        assert any(ways) == (not lent)
-        assert scene.lent() == lent
-        if lent:
-            assert direct.append(b"beside")
-            direct.gone()
-            scene.core.turn()
-    scene.wait(CALM_S)
-    assert scene.read(topic) == [b"beside"]
-    assert scene.read(other) == [b"x", b"x"]
