@@ -7,13 +7,13 @@ ARGS    ?=
 FOLDERS := storage transport broker clients gateway spark
 
 .DEFAULT_GOAL := help
-.PHONY: help test smoke demo docs bench bench-full soak lint fmt type dev java clean
+.PHONY: help test smoke demo docs bench bench-full soak lint fmt type dev java chromium clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 # A part of the tests needs neither the lab nor, perhaps, Java, and is over before more processes have started.
-test: $(if $(ARGS),,java) lint type ## lint, types, a minute of the lab and every test: what CI runs
+test: $(if $(ARGS),,java chromium) lint type ## lint, types, a minute of the lab and every test: what CI runs
 	$(if $(ARGS),,$(PY) -m perf --smoke)
 	$(PY) -m pytest -q $(if $(ARGS),$(ARGS),-n auto)
 
@@ -35,7 +35,7 @@ bench: ## every figure of perf/ beside this machine's own limits and its peers; 
 bench-full: ## also what takes long; about an hour
 	@$(MAKE) --no-print-directory bench ARGS="--full $(ARGS)"
 
-soak: $(if $(ARGS),,java) dev ## the same tests with many times the cases, and those marked `soak`
+soak: $(if $(ARGS),,java chromium) dev ## the same tests with many times the cases, and those marked `soak`
 	$(PY) -m pytest -q --soak --timeout 3600 -o faulthandler_timeout=4000 $(ARGS)
 
 lint: dev ## ruff, check and format
@@ -59,6 +59,9 @@ dev:
 
 java:
 	@.ci/java
+
+chromium:
+	@.ci/chromium
 
 clean: ## everything that make made, environments included
 	rm -rf build dist penstock.egg-info .venv .venv-demo .venv-bench .pytest_cache .ruff_cache .hypothesis

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from ..broker.beside import serve_beside
+from msgspec import structs
+
+from ..broker.beside import Say, serve_beside
 from .config import GatewayConfig
 from .process import run
 
+
+def _run(text: str, say: Say) -> None:
+    run(structs.replace(GatewayConfig.from_json(text), supervisor=os.getppid()), say)
+
+
 if __name__ == "__main__":
-    sys.exit(serve_beside("penstock.gateway", lambda text, say: run(GatewayConfig.from_json(text), say)))
+    sys.exit(serve_beside("penstock.gateway", _run))

@@ -35,6 +35,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     insecure: bool = False  # allow addresses that other machines can reach, without users
     may_create: bool = True  # a first record makes its topic
     timeout_s: float = 30.0  # for the broker to answer
+    supervisor: int = 0  # whose children are the broker's processes; 0: elsewhere
     drain_s: float = 10.0  # SIGTERM: for clients to get what they wait for
 
     def addresses(self) -> dict[str, list[Url]]:

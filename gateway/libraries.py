@@ -13,7 +13,7 @@ from typing import Any
 
 from ..storage.errors import MissingLibrary, way_to_install
 
-OF_DOORS = {"resp": ("uvloop", "hiredis"), "http": ("uvloop", "httptools", "starlette", "uvicorn")}
+OF_DOORS = {"resp": ("uvloop", "hiredis"), "http": ("uvloop", "httptools", "jinja2", "starlette", "uvicorn")}
 """What each door needs."""
 
 

@@ -58,9 +58,11 @@ def _http(
 ) -> GatewayDoor:
     for library in libraries.OF_DOORS["http"]:
         libraries.load(library)
+    from .console.console import Console
     from .http.server import HttpDoor
 
-    return HttpDoor(link, every, held, users=users, config=config)
+    pages = Console(link, config.supervisor).pages()
+    return HttpDoor(link, every, held, users=users, config=config, pages=pages)
 
 
 DOORS: dict[str, Callable[[BrokerLink, AllConnections, HeldBytes, Users | None, GatewayConfig], GatewayDoor]] = {

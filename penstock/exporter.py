@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from .broker.beside import serve_beside
 from .broker.errors import InsecureListen
+from .broker.processes import usage
 from .broker.system import calm_collector
 from .clients.aio.client import AsyncClient
 from .clients.aio.driver import AsyncDriver
@@ -32,7 +33,6 @@ from .clients.opening import open_connection
 from .exposition import CONTENT_TYPE, text
 from .gateway.listening import Listeners
 from .metrics import Look, metrics
-from .processes import usage
 from .storage.errors import Error
 from .transport.url import Url, parse
 

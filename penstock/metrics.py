@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from .broker.processes import Usage
 from .clients.descriptions import Group, Topic, age_s
 from .clients.queues.descriptions import Queue
 from .exposition import Labels, Metric
@@ -24,16 +25,6 @@ from .exposition import Labels, Metric
 MICRO = 1e-6
 
 T = TypeVar("T")
-
-
-class Usage(NamedTuple):
-    """What one process uses."""
-
-    cpu_s: float
-    resident_bytes: int
-    descriptors: int
-    most_descriptors: int
-    started_s: float  # since 1970
 
 
 class Look(Struct, frozen=True, kw_only=True):

@@ -50,3 +50,10 @@ def quantile(values: Sequence[int], share: float) -> int:
         if wanted <= 0:
             return (1 << bits) - 1
     return 0
+
+
+def lately(values: Sequence[int], before: Sequence[int] | None) -> Sequence[int]:
+    """What was noted since a look before; everything, where that is nothing or there was no look."""
+    old = [*(before or ()), *[0] * (len(values) - len(before or ()))]
+    since = [value - each for value, each in zip(values, old, strict=True)]
+    return since if any(since[1:]) else values

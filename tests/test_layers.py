@@ -40,6 +40,7 @@ BELOW = {
         "penstock.broker.access_watch",
         "penstock.broker.errors",
         "penstock.broker.passwords",
+        "penstock.broker.processes",
         "penstock.broker.rights",
         "penstock.broker.system",
         "penstock.broker.beside",
@@ -59,7 +60,6 @@ ORDER = {
     "penstock": [
         *("storage", "transport", "broker", "clients", "gateway", "spark"),
         *("config", "config_default", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics"),
-        "processes",
         *("exporter", "installed", "checkup", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
@@ -110,6 +110,7 @@ ORDER = {
     ],
     "penstock.broker": [
         *("errors", "rights", "passwords", "tokens", "access_file", "access_watch"),
+        "processes",
         *("system", "diagnostics", "access", "stop", "config", "cold_reads", "control", "frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies"),
         *("watermarks", "engine", "lenders", "store", "port", "overdrafts", "intake"),
@@ -123,41 +124,20 @@ ORDER = {
         *("office_port", "office", "node", ""),
     ],
     "penstock.gateway": [
-        *(
-            "errors",
-            "libraries",
-            "rotation",
-            "users",
-            "turns",
-            "holding",
-            "config",
-            "tls",
-            "lingering",
-            "connections",
-            "listening",
-            "append_times",
-            "appending",
-            "asking",
-        ),
-        *(
-            "link",
-            "sending",
-            "reading",
-            "consumers",
-            "leases",
-            "task_leases",
-            "resp",
-            "http",
-            "process",
-            "__main__",
-            "",
-        ),
+        *("errors", "libraries", "rotation", "users", "turns", "holding", "config", "tls", "lingering"),
+        *("connections", "listening", "append_times", "appending", "asking"),
+        *("link", "sending", "reading", "consumers", "leases", "task_leases"),
+        *("resp", "http", "console", "process", "__main__", ""),
     ],
     "penstock.gateway.http": [
         *("problems", "strict_json", "origins", "authenticating", "operation", "shapes", "formats", "task_shapes"),
         *("wording", "openapi"),
         *("page", "arrow_bodies", "producing", "queues", "streaming", "tasks", "groups", "topics", "gateway", "table"),
         *("app", "connection", "server", ""),
+    ],
+    "penstock.gateway.console": [
+        *("figures", "payloads", "forms", "sampler", "rendering", "making"),
+        *("overview", "topics", "queues", "browser", "actions", "console", ""),
     ],
     "penstock.gateway.resp": [
         # bytes and values
@@ -256,6 +236,7 @@ ONLY_IN = {
     "pyspark": {"penstock.spark", "pyspark_penstock", "penstock.demo.delays"},  # the last for its types alone
     "py4j": {"penstock.spark"},
     "starlette": {"penstock.gateway.http.app"},
+    "jinja2": {"penstock.gateway.console.rendering"},
     "uvicorn": {"penstock.gateway.http.connection", "penstock.gateway.http.server"},
 }
 
@@ -265,6 +246,7 @@ FREE_OF_THE_CORE_RULE = [
     *("penstock.spark", "pyspark_penstock", "penstock.demo", "penstock.clients.testing", "penstock.cli.line_editor"),
     # loaded once the libraries are known to be there
     *("penstock.gateway.http.app", "penstock.gateway.http.connection", "penstock.gateway.http.server"),
+    "penstock.gateway.console.rendering",
 ]
 
 # Must load without any extra all the same: the face loads them.

@@ -67,6 +67,7 @@ class HttpPath:
         self._held = held
         self._body_bytes = body_bytes
         self._rows = {row.method: (row, _decoder(row)) for row in rows}
+        self._fails = rows[0].fails
         if "GET" in self._rows:
             self._rows["HEAD"] = self._rows["GET"]
 
@@ -111,7 +112,8 @@ class HttpPath:
         except ClientLeft:
             raise
         except Exception as error:
-            return _failed(error, self._rows)
+            reply = _failed(error, self._rows)
+            return reply if self._fails is None else _shown(reply, self._fails)
 
     def _check_page(self, scope: Scope, call: HttpCall) -> None:
         check_origin(scope["method"], scope["scheme"], call.headers, self._door.origins)
@@ -275,6 +277,12 @@ def _failed(error: Exception, methods: Any) -> Reply:
         return _problem(400, Problem("invalid_request", "the body is nested too deeply", False))
     log.error("a request failed inside the gateway", exc_info=error)
     return _problem(500, Problem("internal", "the gateway failed: its log says how", False))
+
+
+def _shown(reply: Reply, fails: Callable[[int, Problem], Reply]) -> Reply:
+    """An error as the operation shows it."""
+    found = fails(reply.status, msgspec.json.decode(reply.body, type=Problem))
+    return msgspec.structs.replace(found, headers=(*found.headers, *reply.headers))
 
 
 async def _answer(reply: Reply, send: Send) -> None:

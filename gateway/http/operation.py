@@ -19,7 +19,7 @@ from ...broker.rights import NODE, Operation, Principal, authorize
 from ..holding import ByteHolder
 from ..link import BrokerLink
 from ..users import Users
-from .problems import Refusal
+from .problems import Problem, Refusal
 
 Tag = Literal["messages", "consumers", "tasks", "groups", "dead letters", "schedules", "topics", "gateway"]
 
@@ -112,9 +112,13 @@ class HttpCall:
 
         "" is the node.
         """
-        about = _resource(topic, kind, name)
-        if not authorize(self.principal, operation, about):
+        if not self.allows(operation, topic, kind, name):
+            about = _resource(topic, kind, name)
             raise Refusal(403, "forbidden", f"user {self.principal.name} has no permission to {operation} {about}")
+
+    def allows(self, operation: Operation, topic: str, kind: str = "topic", name: str = "") -> bool:
+        """Whether `may` raises nothing."""
+        return authorize(self.principal, operation, _resource(topic, kind, name))
 
     def may_work(self, topic: str, group: str) -> None:
         """Raise Refusal unless the principal may take part in a group."""
@@ -123,7 +127,7 @@ class HttpCall:
 
     def sees(self, topic: str, kind: str = "topic", name: str = "") -> bool:
         """Whether the principal may know of something, as of `may`."""
-        return authorize(self.principal, "see", _resource(topic, kind, name))
+        return self.allows("see", topic, kind, name)
 
     @property
     def ends(self) -> bool:
@@ -210,6 +214,7 @@ class HttpOperation(Struct, frozen=True, kw_only=True):
     status: int = 200
     about: str = ""  # more than the summary
     open: bool = False  # without authentication
+    fails: Callable[[int, Problem], Reply] | None = None  # how an error leaves that is not JSON
 
     @property
     def shape(self) -> Any:

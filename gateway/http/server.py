@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from email.utils import formatdate
 
 from uvicorn.config import Config
@@ -24,6 +25,7 @@ from ..users import Users
 from .app import application
 from .connection import IDLE_S, HttpConnection, refusal
 from .openapi import document
+from .operation import HttpOperation
 from .page import page
 from .streaming import SampledStats
 from .table import TABLE
@@ -39,8 +41,16 @@ class HttpDoor:
     """See the module. Also what handlers see of it (operation.py, HttpGateway)."""
 
     def __init__(
-        self, link: BrokerLink, every: AllConnections, held: HeldBytes, *, users: Users | None, config: GatewayConfig
+        self,
+        link: BrokerLink,
+        every: AllConnections,
+        held: HeldBytes,
+        *,
+        users: Users | None,
+        config: GatewayConfig,
+        pages: Sequence[HttpOperation] = (),
     ) -> None:
+        """`pages` are served beside the operations, and are not in their document."""
         self.link = link
         self.users = users
         self._held = held
@@ -52,8 +62,9 @@ class HttpDoor:
         self.page = page(TABLE)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a peer's mistake is no event
         self._config = Config(
-            application(self, TABLE, self._body_bytes(), held), http=HttpConnection, ws="none", lifespan="off",
-            log_config=None, access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=IDLE_S,
+            application(self, (*TABLE, *pages), self._body_bytes(), held), http=HttpConnection, ws="none",
+            lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False,
+            timeout_keep_alive=IDLE_S,
         )  # fmt: skip
         self._config.load()
         self._state = ServerState()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..storage.histogram import quantile
+from ..storage.histogram import lately, quantile
 from .options import SOME_TIME, Invocation, with_session
 
 if TYPE_CHECKING:
@@ -170,9 +170,7 @@ def _first(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
 
 def _quantiles(values: Sequence[int], before: Sequence[int] | None) -> tuple[int, int]:
     """Bounds of half and of 99 % of what came since; of all, where nothing did or there is no look before."""
-    old = [*(before or ()), *[0] * (len(values) - len(before or ()))]
-    since = [value - each for value, each in zip(values, old, strict=True)]
-    chosen = since if any(since[1:]) else values
+    chosen = lately(values, before)
     return quantile(chosen, 0.5), quantile(chosen, 0.99)
 
 

@@ -6,10 +6,10 @@ import os
 from datetime import UTC, datetime
 
 import pytest
+from penstock.broker.processes import _part, children, of, usage
 from penstock.clients.descriptions import Group, GroupPartition
 from penstock.exposition import BITS, Metric, text
 from penstock.metrics import Look, metrics
-from penstock.processes import _part, children, of, usage
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 

@@ -10,12 +10,21 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-
-from .metrics import Usage
+from typing import NamedTuple
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _MODULES = {"penstock.gateway": "gateway", "penstock.exporter": "exporter"}
+
+
+class Usage(NamedTuple):
+    """What one process uses."""
+
+    cpu_s: float
+    resident_bytes: int
+    descriptors: int
+    most_descriptors: int
+    started_s: float  # since 1970
 
 
 def usage(supervisor: int) -> dict[str, Usage]:
