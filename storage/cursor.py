@@ -356,7 +356,7 @@ class Cursor:
         self.seq, self.position, self._checksum = last.seq + 1, position, last.header_checksum
         self.offset = max(end_offset_of(last), self.offset)
         if self._reader.mapped and self.seq >= self._reader.given_up_to:
-            self._ahead = word(self._reader.generation, self.seq)
+            self._ahead = word(self._name.generation, self.seq)
 
     def _pass_more(self, last_seq: int, offset: int, cached: bool) -> None:
         """Staged batches often come in large numbers: go behind those that the index shows, if the last one agrees.

@@ -174,6 +174,24 @@ def test_nothing_that_is_not_committed_is_followed():
     assert rest(cursor) == [b"next"]
 
 
+def test_a_batch_that_a_cut_made_void_is_not_followed():
+    """The reader comes after the cut, and the one batch behind it has the seq of a void one in the segment before."""
+    served = Served(mapped=True)
+    served.append(b"1", b"2")
+    served.writer.sync()
+    served.append(b"void")
+    served.writer.poison("a sync failed")
+    served.writer = served.open(suspect=False)
+    served.append(b"three")
+    cursor = LogReader(PATH, served.files, mapped=True, limit=served.committed).cursor(0)
+    first = cursor.next()
+    assert first is not None
+    assert [value for batch in first.batches for value in batch.values()] == [b"1", b"2"]
+    assert follow_or_read(served, cursor) == (False, [b"three"])
+    served.append(b"four")
+    assert follow_or_read(served, cursor) == (True, [b"four"])
+
+
 def test_a_reader_that_copies_follows_nothing():
     served = Served(mapped=False)
     served.append(b"first")
