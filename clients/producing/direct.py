@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.clients")
 
-RENEWED_S = 60.0
-"""A grant is asked for anew after so long: the broker's clock and this machine's may be set."""
-
 ASK_MIN_S, ASK_MAX_S = 10.0, 300.0
 """Between a refusal and the next question."""
 
@@ -145,7 +142,6 @@ class DirectLane(PartitionSender):
         self._appender: DirectAppender | None = None
         self._asking: Question | None = None
         self._trying: InFlight | None = None  # since an append began; an interrupt leaves it
-        self._renew_at = 0.0
         self._ask_at = 0.0
         self._wait_s = ASK_MIN_S
         self._pauses = 0
@@ -254,7 +250,7 @@ class DirectLane(PartitionSender):
         if appender is not None:
             grant = appender.grant
             if (
-                not appender.ended and now < self._renew_at
+                not appender.ended
                 and grant.producer_id == session.producer_id and grant.epoch == session.epoch
             ):  # fmt: skip
                 return appender
@@ -300,7 +296,6 @@ class DirectLane(PartitionSender):
             self._refused(f"{NOT_ITS_USER}: {error}" if isinstance(error, PermissionError) else str(error))
             return
         self._appended = 0
-        self._renew_at = connection.clock() + RENEWED_S
         self._wait_s, self.why = ASK_MIN_S, ""
 
     def _refused(self, reason: str) -> None:

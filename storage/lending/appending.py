@@ -27,7 +27,7 @@ from ..header import EVENT_TIMES, HEADER_BYTES_MAX, ColumnId, Kind, Stamp
 from ..layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, split, word
 from ..plan import CODEC_AT, Appended, columns_of, inspect, settled
 from ..recovery import LogEnd, end_offset_of
-from .grant import LogGrant, byte_of
+from .grant import GOOD_S, LogGrant, byte_of
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -189,12 +189,16 @@ class DirectAppender:
             return None
         if written > self._end.seq:
             self._reload(written)
+        moved_s = self._monotonic() - grant.monotonic_s
+        if moved_s > GOOD_S:
+            self.ended = True
+            return None
         before, size = self._end, len(batch)
         position = before.position + size
         if not self._has_room(position):
             self.why = NO_ROOM
             return None
-        time_us = max(before.time_us, grant.time_us + int((self._monotonic() - grant.monotonic_s) * 1e6))
+        time_us = max(before.time_us, grant.time_us + int(moved_s * 1e6))
         place = Stamp(before.seq + 1, before.offset, before.term, grant.log_id, time_us, before.checksum)
         found = inspect(batch, size, grant.max_batch_bytes)
         if not is_plain(batch, found):

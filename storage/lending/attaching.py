@@ -1,7 +1,8 @@
 """Attaching to a lent log: opens the files that a grant names.
 
 Contract: an opening of DATA/lock of its own for each grant, because a lock belongs to the opening: copies of its
-descriptor would share it. Files of another identity than the grant says are refused. Must not know: how the grant came.
+descriptor would share it. Files of another identity than the grant says are refused, and a grant whose time has
+passed by the clock of this process, which may be in a container with a clock of its own. Must not know: how it came.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..layout import SegmentName, log_number
 from ..range_locks import RangeLocks
 from ..segment import reference
 from .appending import DirectAppender
+from .grant import GOOD_S
 from .incarnation import Incarnation
 from .waking import RowWakes
 
@@ -36,6 +38,9 @@ def attach(grant: LogGrant, *, directory: str, lock: str, board: str, files: Fil
     """
     if MISSING:
         raise BoardUnavailable(f"logs are lent {MISSING}")
+    age_s = time.monotonic() - grant.monotonic_s
+    if not 0 <= age_s <= GOOD_S:
+        raise BoardUnavailable(f"the grant is {age_s:.0f} s old: was it left unread, or is this another clock's time?")
     name = reference(directory, SegmentName(grant.base_seq, grant.generation))
     incarnation = Incarnation(lock)
     shared = Board.attach(board, write=True)

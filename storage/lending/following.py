@@ -45,7 +45,10 @@ class TakenOver(Struct, frozen=True):
 
 
 def follow(tail: LogTail, terms: Terms, until: int, latest_us: int) -> TakenOver:
-    """Take over the batches up to seq `until`, which are all there. None may be appended later than `latest_us`."""
+    """Take over the batches up to seq `until`, which are all there.
+
+    None may have been appended later than `latest_us`, unless it has the time of the one before.
+    """
     found: list[Batch] = []
     stopped = ""
     while tail.written < until and not stopped:
@@ -96,7 +99,7 @@ def _refused(end: LogEnd, terms: Terms, batch: Batch, log_id: bytes, latest_us: 
     named = batch.producer_id, batch.producer_epoch, batch.first_sequence
     if batch.kind != Kind.RECORDS or named != (terms.producer_id, terms.epoch, terms.sequence):
         return f"batch {batch.seq} is not the next one of the producer that the log is lent to"
-    if batch.term != end.term or not end.time_us <= batch.append_time_us <= latest_us:
+    if batch.term != end.term or not end.time_us <= batch.append_time_us <= max(latest_us, end.time_us):
         return f"batch {batch.seq} has term {batch.term} and time {batch.append_time_us}"
     if any(column.id not in ALLOWED for column in batch.directory()):
         return f"batch {batch.seq} has columns that are not of plain records"

@@ -26,10 +26,15 @@ NUMBER_BITS = 62
 """Of a grant: random, so that no number recurs."""
 
 
+GOOD_S = 60.0
+"""A grant's clock is good for so long: machine and log time may be set, and log time may run at half pace."""
+
+
 class LogGrant(msgspec.Struct, frozen=True, kw_only=True):
     """Permission of one producer to append batches behind `end`, in one segment.
 
-    Append time is `time_us` + what the monotonic clock (seconds) moved since `monotonic_s`, or the last batch's.
+    Append time is `time_us` + what the monotonic clock (seconds) moved since `monotonic_s`, GOOD_S at most, or the
+    last batch's.
     """
 
     number: int

@@ -47,7 +47,7 @@ OF_ITS_OWN = "give each producer a partition of its own"
 """What to do about several producers of a partition."""
 
 AHEAD_US = 60_000_000
-"""A producer's clock is renewed each minute; log time may run at half pace meanwhile (logs/clock.py)."""
+"""A producer's clock goes so far beyond the log time of its grant (GOOD_S), which is no later than any turn's."""
 
 LOOK_S, LOOKING_S = 0.002, 0.05
 """Lent logs are looked at so often, for so long after one of them moved."""

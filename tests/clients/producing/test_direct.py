@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from penstock.clients import InvalidArgument, connect
 from penstock.clients.producing import direct
-from penstock.clients.producing.direct import ASK_MIN_S, DENSE_BYTES, PAUSES, RENEWED_S, WORTH
+from penstock.clients.producing.direct import ASK_MIN_S, DENSE_BYTES, PAUSES, WORTH
 from penstock.transport.messages import GiveBack, Lend, Moved
 from support.interrupts import interrupts
 from support.lent_lane import Lending
@@ -79,17 +79,6 @@ def test_after_a_refusal_it_asks_again_later_and_less_often(client, lending, mon
             now[0] += 1.0
         assert asked == [0.0, ASK_MIN_S, 3 * ASK_MIN_S, 7 * ASK_MIN_S]
         assert producer.direct
-
-
-def test_a_grant_is_renewed(client, lending, monkeypatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(client._connection, "clock", lambda: now[0])
-    with client.producer("t", direct=True) as producer:
-        for number in range(4):
-            producer.send(b"%d" % number)
-            now[0] += RENEWED_S / 2
-        assert [appender.count for appender in lending.appenders] == [2, 2]
-    assert lending.through_broker == 0
 
 
 @pytest.fixture

@@ -9,15 +9,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from penstock.storage.batch import encode
 from penstock.storage.board import Board, Level
+from penstock.storage.errors import BoardUnavailable
 from penstock.storage.files import Files
 from penstock.storage.layout import log_number
 from penstock.storage.lending import attaching
 from penstock.storage.lending.following import Terms
+from penstock.storage.lending.grant import LogGrant
 from penstock.storage.lending.incarnation import Incarnation, renew
 from penstock.storage.lending.lender import Lender
 from penstock.storage.log import LogOptions, LogWriter
@@ -73,12 +76,7 @@ class Node:
 
     def start(self, number: int, first: int) -> tuple[subprocess.Popen[bytes], int]:
         """Lend the log to a process whose records begin with number `first`."""
-        if not self.log.ready:
-            self.append(b"broker's")
-        self.log.sync()
-        terms = Terms(lending.PRODUCER, 0, first, lambda _: None)
-        grant = self.lender.lend(number, terms, time_us=self.now(), monotonic_s=time.monotonic())
-        assert grant is not None
+        grant = self.lend(number, first)
         reading, writing = os.pipe()
         given = msgspec.msgpack.encode(grant).hex()
         process = subprocess.Popen(
@@ -87,6 +85,15 @@ class Node:
         )  # fmt: skip
         os.close(writing)
         return process, reading
+
+    def lend(self, number: int, first: int) -> LogGrant:
+        if not self.log.ready:
+            self.append(b"broker's")
+        self.log.sync()
+        terms = Terms(lending.PRODUCER, 0, first, lambda _: None)
+        grant = self.lender.lend(number, terms, time_us=self.now(), monotonic_s=time.monotonic())
+        assert grant is not None
+        return grant
 
     def borrow(self) -> None:
         while not self.lender.borrow(self.latest()):
@@ -163,3 +170,35 @@ def test_nothing_acknowledged_or_seen_is_lost(tmp_path: Path, seed: int) -> None
     node.append(b"last")
     node.read()
     assert node.seen == node.values()
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"monotonic_s": 60.5}, "old"),
+        ({"monotonic_s": -1e6}, "another clock"),
+        ({"files": ((0, 0), (0, 0), (0, 0))}, "another mount"),
+        ({"log_id": bytes(16)}, "another mount"),
+        ({"incarnation": 4712}, "another mount"),
+    ],
+)
+def test_a_process_that_sees_another_clock_or_other_files_attaches_to_nothing(
+    tmp_path: Path, changed: dict[str, Any], why: str
+) -> None:
+    node = Node(tmp_path)
+    grant = node.lend(1, 0)
+    if "monotonic_s" in changed:
+        changed = {"monotonic_s": time.monotonic() - changed["monotonic_s"]}
+    other = msgspec.structs.replace(grant, **changed)
+    before = len(os.listdir("/proc/self/fd"))
+    where: dict[str, Any] = {
+        "directory": node.path, "lock": node.lock, "board": node.board.name, "files": node.files,
+    }  # fmt: skip
+    with pytest.raises(BoardUnavailable, match=why):
+        attaching.attach(other, **where)
+    assert len(os.listdir("/proc/self/fd")) == before
+    appender = attaching.attach(grant, **where)
+    assert appender.append(encode([b"0"], producer_id=lending.PRODUCER)) is not None
+    appender.end()
+    node.end()
+    assert node.values() == [b"first", b"0"]

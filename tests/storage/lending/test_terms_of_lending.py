@@ -14,6 +14,7 @@ from penstock.storage.errors import InvalidBatch
 from penstock.storage.header import EVENT_TIMES
 from penstock.storage.layout import word
 from penstock.storage.lending import appending as lent_appending
+from penstock.storage.lending.grant import GOOD_S
 from support.lending import LATER, PRODUCER, TIME, LentLog
 
 
@@ -122,10 +123,40 @@ def test_a_word_beyond_the_batches_is_refused() -> None:
 
 def test_a_time_ahead_of_the_brokers_is_refused() -> None:
     lent = LentLog()
+    assert lent.appender is not None
+    lent.appender._monotonic = lambda: 1.0  # pyright: ignore[reportPrivateUsage]
     lent.send(b"one")
-    lent.lender.follow(TIME - 1)
+    lent.lender.follow(TIME + 999_999)
     assert lent.lender.refused
     assert lent.log.written == 1
+
+
+def test_where_the_log_ends_ahead_of_the_clock_what_follows_has_the_time_of_its_end() -> None:
+    """Its clock was ahead when it was written, and is right now."""
+    lent = LentLog()
+    lent.recall()
+    lent.log.append([encode([b"ahead"])], LATER + 1)
+    lent.publish()
+    lent.log.sync()
+    lent.grant()
+    assert lent.send(b"one") is not None
+    lent.lender.follow(LATER)
+    assert lent.lender.refused == ""
+    assert lent.values() == [b"first", b"ahead", b"one"]
+
+
+@pytest.mark.parametrize(("age_s", "taken"), [(GOOD_S, True), (GOOD_S + 0.001, False)])
+def test_nothing_is_appended_when_the_clock_of_the_grant_is_old(age_s: float, taken: bool) -> None:
+    lent = LentLog()
+    appender = lent.appender
+    assert appender is not None
+    appender._monotonic = lambda: age_s  # pyright: ignore[reportPrivateUsage]
+    assert (appender.append(encode([b"one"], producer_id=PRODUCER)) is not None) == taken
+    assert (appender.ended, appender.in_doubt) == (not taken, False)
+    lent.lender.follow(TIME + round(GOOD_S * 1e6))
+    assert lent.lender.refused == ""
+    assert len(lent.lender.taken()) == taken
+    assert lent.table == {}
 
 
 def test_nothing_is_appended_to_a_poisoned_log() -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from penstock.broker.engine.lending.conditions import BESIDE, named
+from penstock.broker.engine.lending.lending import AHEAD_US
 from penstock.storage.batch import encode
 from penstock.storage.lending import appending
+from penstock.storage.lending.grant import GOOD_S
 from penstock.transport import messages as m
 from support.direct import Direct, Scene
 from support.samples import REQUESTS
@@ -309,6 +311,14 @@ def test_a_grant_is_given_back_by_its_number(scene: Scene, topic: bytes, direct:
     assert isinstance(direct.ask(), m.Lent)
 
 
+def test_all_that_a_grant_allows_is_followed(scene: Scene, topic: bytes, direct: Direct) -> None:
+    assert round(GOOD_S * 1e6) == AHEAD_US
+    scene.core.now_s += GOOD_S
+    assert direct.append(b"at the last moment")
+    scene.core.now_s -= GOOD_S
+    assert scene.read(topic) == [b"first", b"at the last moment"]
+
+
 def test_moved_needs_no_answer(scene: Scene, direct: Direct) -> None:
     direct.append(b"x")
     sent = len(scene.core.port.sent)
@@ -326,6 +336,7 @@ def test_a_producer_that_writes_what_may_not_stand_gets_no_grant_again(
         direct.sequence += 1
         assert direct.append(b"bad")
     elif kind == "time":
+        monkeypatch.setattr(appending, "GOOD_S", 1000.0)
         scene.core.now_s += 100.0
         assert direct.append(b"bad")
         scene.core.now_s -= 100.0
