@@ -25,6 +25,7 @@ from .storage.board_row import total_bytes
 from .storage.data_directory import DOUBTS, TOPICS, check_kinds, identify
 from .storage.errors import Error
 from .storage.files import Files
+from .storage.shared_block import SHARED_MEMORY
 
 FREE_BYTES = 1 << 30
 """Less than this, or than FREE_SHARE of the file system, is worth a warning."""
@@ -39,8 +40,6 @@ FILES_BESIDE = 1024
 
 FORGETFUL = ("tmpfs", "ramfs")
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs")
-
-SHARED_MEMORY = "/dev/shm"
 
 Kind = Literal["damage", "space", "other"]
 

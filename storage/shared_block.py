@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .errors import BoardUnavailable, StorageFull
 
+SHARED_MEMORY = "/dev/shm"
 NAME_BYTES_MAX = 255
 """Of shared memory, as the system has it."""
 
@@ -23,7 +24,7 @@ def is_file(name: str) -> bool:
 
 def _is_name(name: str) -> bool:
     """Whether a file may hold this as the name of a block: libraries of shared memory are not asked about any other."""
-    return len(name) > 1 and name[0] == "/" and "\0" not in name and (is_file(name) or len(name) < NAME_BYTES_MAX)
+    return name not in ("", "/", "/.", "/..") and name[0] == "/" and "\0" not in name and (is_file(name) or len(name) < NAME_BYTES_MAX)
 
 
 def reserve(name: str, size: int, mode: int) -> int:
@@ -93,33 +94,18 @@ def owner_of(name: str) -> int:
 
 def remove(name: str) -> None:
     """Remove the name; a name already gone is what was wanted."""
-    if is_file(name):
-        Path(name).unlink(missing_ok=True)
-        return
-    import posix_ipc
+    Path(_path(name)).unlink(missing_ok=True)
 
-    try:
-        posix_ipc.unlink_shared_memory(name)
-    except posix_ipc.ExistentialError:
-        return
+
+def _path(name: str) -> str:
+    """Where a block is. Linux has POSIX shared memory as files of a tmpfs, and shm_open(3) opens them there."""
+    return name if is_file(name) else f"{SHARED_MEMORY}{name}"
 
 
 def _descriptor(name: str, flags: int, mode: int) -> int:
-    return os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode) if is_file(name) else _shm_open(name, flags, mode)
-
-
-def _shm_open(name: str, flags: int, mode: int) -> int:
-    """A descriptor of POSIX shared memory. posix_ipc is loaded here: a board file must not need it."""
     try:
-        import posix_ipc
-    except ImportError as error:
-        raise BoardUnavailable("posix_ipc cannot be loaded: use a board file") from error
-    ipc_flags = posix_ipc.O_CREAT if flags & os.O_CREAT else 0
-    try:
-        return posix_ipc.SharedMemory(name, ipc_flags, mode=mode, read_only=not flags & os.O_RDWR).fd
-    except posix_ipc.ExistentialError as error:
-        raise FileNotFoundError(errno.ENOENT, "no such shared memory", name) from error
-    except posix_ipc.PermissionsError as error:
-        raise PermissionError(errno.EACCES, "no permission", name) from error
+        return os.open(_path(name), flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     except OSError as error:
-        raise BoardUnavailable(f"this machine has no POSIX shared memory ({error}): use a board file") from error
+        if is_file(name) or not flags & os.O_CREAT:
+            raise
+        raise BoardUnavailable(f"{SHARED_MEMORY} cannot be used ({error.strerror}): use a board file") from error

@@ -198,6 +198,12 @@ def test_attaching_to_nothing_says_so(tmp_path: Path) -> None:
             Board.attach(name)
 
 
+@pytest.mark.parametrize("name", ["", "/", "/.", "/..", "relative", "/" + "x" * 255])
+def test_what_is_no_name_of_shared_memory_is_not_opened(name: str) -> None:
+    with pytest.raises(BoardUnavailable, match="no name of a board"):
+        Board.attach(name)
+
+
 def test_too_little_space_names_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int, position: int, size: int) -> None:
         raise OSError(28, "No space left on device")
@@ -211,13 +217,10 @@ def test_too_little_space_names_what_is_needed(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_machine_without_shared_memory_uses_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str, flags: int, mode: int) -> int:
-        raise BoardUnavailable("no shared memory here")
-
-    monkeypatch.setattr(shared_block, "_shm_open", missing)
+    monkeypatch.setattr(shared_block, "SHARED_MEMORY", str(tmp_path / "missing"))
     board = Board.create(2, name="/penstock-test", file=tmp_path / "board")
     assert board.name == str(tmp_path / "board")
-    with pytest.raises(BoardUnavailable):
+    with pytest.raises(BoardUnavailable, match="missing cannot be used"):
         Board.create(2, name=fresh())
 
 
