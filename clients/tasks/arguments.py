@@ -28,7 +28,7 @@ class Arguments:
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function = function
-        self._name = name
+        self.name = name
         self._signature = inspect.signature(function)
 
     @cached_property
@@ -50,15 +50,15 @@ class Arguments:
         try:
             given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise InvalidArgument(f"{self._name} cannot be called with these arguments: {error}") from None
+            raise InvalidArgument(f"{self.name} cannot be called with these arguments: {error}") from None
         try:
             packed = encode(encoding, [args, kwargs])
         except ValueError as error:
-            raise InvalidArgument(self._culprit(encoding, args, kwargs) or f"{self._name}: {error}") from None
+            raise InvalidArgument(self._culprit(encoding, args, kwargs) or f"{self.name}: {error}") from None
         try:
             found_args, found_kwargs = self.unpack(encoding, packed)
         except ValueError as error:
-            raise InvalidArgument(f"{self._name}: {error}") from None
+            raise InvalidArgument(f"{self.name}: {error}") from None
         found = self._signature.bind(*found_args, **found_kwargs).arguments
         for name in self._open.intersection(given):
             if not is_same(given[name], found[name]):
@@ -78,7 +78,7 @@ class Arguments:
         hint = annotation(given, works)
         way_out = f"annotate it as {name}: {hint}" if hint else "send what it has words for, or a dataclass"
         return (
-            f"argument {name!r} of {self._name} would arrive as {reprlib.repr(found)}, not as {reprlib.repr(given)}, "
+            f"argument {name!r} of {self.name} would arrive as {reprlib.repr(found)}, not as {reprlib.repr(given)}, "
             f"because {encoding} has no other word for it and the function does not say its type: {way_out}"
         )
 
@@ -88,7 +88,7 @@ class Arguments:
             try:
                 encode(encoding, value)
             except ValueError as error:
-                return f"argument {name!r} of {self._name} cannot be sent: {error}"
+                return f"argument {name!r} of {self.name} cannot be sent: {error}"
         return ""
 
     def unpack(self, encoding: Encoding, data: bytes) -> Call:

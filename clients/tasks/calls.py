@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import tracing
 from .context import CurrentTask
 from .encoding import ENCODINGS, Encoding
 from .function import AsyncTaskFunction, BaseFunction, home
@@ -82,7 +83,7 @@ class Calls:
         except ValueError as error:
             return RefusedCall(f"{name}: {error}")
         current = CurrentTask(
-            task.id, task.attempt, encoding=encoding, tell=tell, is_cancelled=lambda: task.cancelled
+            task.id, task.attempt, encoding=encoding, tell=tell, is_cancelled=lambda: task.cancelled, headers=task.headers
         )  # fmt: skip
         if isinstance(function, AsyncTaskFunction):
             future = asyncio.run_coroutine_threadsafe(
@@ -99,7 +100,8 @@ class Calls:
     ) -> RunningCall:
         place = function.function
         order = Order(
-            home(place), place.__qualname__, encoding, bytes(task.value), task.id, task.attempt, self._app.url
+            home(place), place.__qualname__, encoding, bytes(task.value), task.id, task.attempt, self._app.url,
+            tracing.carried(task.headers),
         )
         run = partial(self._processes.run, order, _Told(task, tell), function.options.timeout_s)
         return RunningCall(self._threads.submit(run), None, lambda: "its process is killed")

@@ -7,11 +7,12 @@ dropped. Its methods never wait. Must not know how a function is run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from ...storage.record import NO_HEADERS
 from ...transport.queue_messages import PROGRESS_BYTES_MAX
 from ..errors import InvalidArgument
 from .encoding import Encoding, encode
@@ -28,8 +29,10 @@ class CurrentTask:
         encoding: Encoding = "json",
         tell: Callable[[bytes], None] = lambda value: None,
         is_cancelled: Callable[[], bool] = lambda: False,
+        headers: Mapping[str, bytes] = NO_HEADERS,
     ) -> None:
         """Made by the code that runs the function; `tell` and `is_cancelled` may be called from any thread."""
+        self.headers = headers
         self.id = id
         self.attempt = attempt
         self._encoding: Encoding = encoding

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from .. import tracing
 from ..errors import InvalidArgument
 
 NAME_HEADER = "penstock-task"
@@ -29,9 +30,9 @@ class Message(Struct, frozen=True):
     dedup: bytes | None = None
 
     def sending(self) -> dict[str, Any]:
-        """The producer's arguments beside the value."""
+        """The producer's arguments beside the value: with the trace that is current, which a schedule does not have."""
         return {
-            "key": self.key, "headers": self.headers, "delay": self.delay_s, "at": self.at,
+            "key": self.key, "headers": tracing.headers(self.headers), "delay": self.delay_s, "at": self.at,
             "priority": self.priority or None, "dedup": self.dedup,
         }  # fmt: skip
 

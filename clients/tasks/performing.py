@@ -6,8 +6,10 @@ Contract: exceptions of the function are not raised here: they are outcomes, wit
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager
 from typing import Any
 
+from .. import tracing
 from ..queues.outcomes import RESULT_BYTES_MAX
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
@@ -19,7 +21,8 @@ def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding,
     """Call a `def`."""
     with working_on(current):
         try:
-            result = function(*call[0], **call[1])
+            with _traced(arguments, current):
+                result = function(*call[0], **call[1])
         except BaseException as error:
             return failure(error)
     return _done(arguments, encoding, result)
@@ -31,12 +34,19 @@ async def perform_async(
     """Call an `async def`. A call cancelled from outside fails."""
     with working_on(current):
         try:
-            result = await function(*call[0], **call[1])
+            with _traced(arguments, current):
+                result = await function(*call[0], **call[1])
         except asyncio.CancelledError as error:
             return Failed(reason_of(error))  # the caller that cancelled it gives the reason
         except BaseException as error:
             return failure(error)
     return _done(arguments, encoding, result)
+
+
+def _traced(arguments: Arguments, current: CurrentTask) -> AbstractContextManager[object]:
+    """A span that continues the sender's."""
+    about = {"messaging.message.id": current.id, "penstock.attempt": current.attempt}
+    return tracing.processing(current, f"process {arguments.name}", about)
 
 
 def _done(arguments: Arguments, encoding: Encoding, result: Any) -> Outcome:

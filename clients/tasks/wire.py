@@ -21,7 +21,7 @@ class Ready(Struct, tag=True, frozen=True):
 
 
 class Order(Struct, tag=True, frozen=True):
-    """Call one function: the object `function` of `module`, whose app sends to the broker at `url`."""
+    """Call one function: the object `function` of `module`, whose app sends to the broker at `url`. `trace`: headers."""
 
     module: str
     function: str
@@ -30,6 +30,7 @@ class Order(Struct, tag=True, frozen=True):
     id: str
     attempt: int
     url: str
+    trace: dict[str, bytes] = {}
 
 
 class Cancelled(Struct, tag=True, frozen=True):
