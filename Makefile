@@ -7,7 +7,7 @@ ARGS    ?=
 FOLDERS := storage transport broker clients gateway spark
 
 .DEFAULT_GOAL := help
-.PHONY: help test smoke demo docs bench bench-full soak lint fmt type dev java chromium clean
+.PHONY: help test smoke demo docs dist lock bench bench-full soak lint fmt type dev java chromium clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -26,6 +26,16 @@ demo: java ## the main job: 336,776 real flights through a broker and back, chec
 
 docs: dev ## the documentation site, in build/site/index.html
 	$(PY) .ci/site
+
+dist: ## wheel, sdist and bill of materials in dist/, checked and tried in an environment of their own
+	@.ci/environment .venv-release release
+	@.ci/dist
+
+lock: ## deploy/requirements.lock, from the newest versions that pyproject.toml allows
+	@.ci/environment .venv-release release
+	.venv-release/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --no-annotate \
+		--extra codecs --extra gateway \
+		--custom-compile-command "make lock" --output-file deploy/requirements.lock pyproject.toml
 
 # Distributions build their interpreter with PGO and LTO, which makes it up to a fifth faster than one without.
 bench: ## every figure of perf/ beside this machine's own limits and its peers; minutes

@@ -60,7 +60,7 @@ ORDER = {
     "penstock": [
         *("storage", "transport", "broker", "clients", "gateway", "spark"),
         *("config", "config_default", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics"),
-        *("exporter", "installed", "checkup", ""),
+        *("exporter", "tracing", "installed", "checkup", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
     "penstock.storage": [
@@ -152,6 +152,7 @@ ORDER = {
             "errors",
             "unpicklable",
             "arguments",
+            "tracing",
             "descriptions",
             "reading",
             "connection",
@@ -208,7 +209,7 @@ PURE = [
     "penstock.transport.url",
 ]
 IMPURE_LIBRARIES = {
-    *("asyncio", "ctypes", "fcntl", "io", "mmap", "multiprocessing", "os", "pathlib", "posix_ipc", "random"),
+    *("asyncio", "ctypes", "fcntl", "io", "mmap", "multiprocessing", "os", "pathlib", "random"),
     *("secrets", "select", "selectors", "shutil", "signal", "socket", "subprocess", "tempfile", "threading"),
     *("time", "uuid", "zmq"),
 }
@@ -241,7 +242,7 @@ ONLY_IN = {
 }
 
 # What the core install brings. Anything else is an extra: imported inside the function that needs it.
-CORE = {"click", "cronsim", "msgpack", "msgspec", "numpy", "posix_ipc", "rich", "xxhash", "zmq"}
+CORE = {"click", "cronsim", "msgpack", "msgspec", "numpy", "rich", "xxhash", "zmq"}
 FREE_OF_THE_CORE_RULE = [
     *("penstock.spark", "pyspark_penstock", "penstock.demo", "penstock.clients.testing", "penstock.cli.line_editor"),
     # loaded once the libraries are known to be there
