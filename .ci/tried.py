@@ -34,7 +34,9 @@ def main(place: Path) -> None:
     finally:
         served.terminate()
         assert served.wait(60) == 0
-    print(f"tried: penstock {penstock.__version__} of {Path(penstock.__file__).parent}, Python {sys.version.split()[0]}")
+    print(
+        f"tried: penstock {penstock.__version__} of {Path(penstock.__file__).parent}, Python {sys.version.split()[0]}"
+    )
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@
 Idea: `Tasks` does both by itself; other programs say where a span begins and ends, which only they know.
 
 Contract: uses the API of OpenTelemetry alone: which spans are recorded, and where they go, is decided by the SDK that
-the application sets up. Without its package (extra `opentelemetry`), or without a current span, headers stay what they were
-and there are no spans. A header that is no trace context is passed over. Raises nothing of its own.
+the application sets up. Without its package (extra `opentelemetry`), headers stay what they were and there are no
+spans. A header that is no trace context is passed over. Raises nothing of its own.
 """
 
 from __future__ import annotations
@@ -62,16 +62,17 @@ def processing(
         return
     from opentelemetry import trace
 
-    many = work if isinstance(work, Sequence) else None
-    senders = [_sender(each.headers) for each in ([work] if many is None else many)]  # pyright: ignore[reportAttributeAccessIssue]
+    is_several = isinstance(work, Sequence)
+    works: list[Any] = list(work) if isinstance(work, Sequence) else [work]
+    senders = [_sender(each.headers) for each in works]
     said = {"messaging.system": "penstock", "messaging.operation.type": "process", **(attributes or {})}
     links = []
-    if many is not None:
-        said["messaging.batch.message_count"] = len(many)
+    if is_several:
+        said["messaging.batch.message_count"] = len(works)
         found = (trace.get_current_span(each).get_span_context() for each in senders)
         links = [trace.Link(each) for each in found if each.is_valid]
     tracer = trace.get_tracer("penstock")
-    parent = senders[0] if many is None else None
+    parent = None if is_several else senders[0]
     with tracer.start_as_current_span(name, parent, trace.SpanKind.CONSUMER, said, links) as span:
         yield span
 

@@ -24,7 +24,12 @@ def is_file(name: str) -> bool:
 
 def _is_name(name: str) -> bool:
     """Whether a file may hold this as the name of a block: libraries of shared memory are not asked about any other."""
-    return name not in ("", "/", "/.", "/..") and name[0] == "/" and "\0" not in name and (is_file(name) or len(name) < NAME_BYTES_MAX)
+    return (
+        name not in ("", "/", "/.", "/..")
+        and name[0] == "/"
+        and "\0" not in name
+        and (is_file(name) or len(name) < NAME_BYTES_MAX)
+    )
 
 
 def reserve(name: str, size: int, mode: int) -> int:

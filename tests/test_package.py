@@ -1,4 +1,4 @@
-"""The wheel and the sdist: what is built from the tree runs without it, and the lock has what pyproject.toml asks for."""
+"""The wheel and the sdist run without the tree they were built from, and the lock has what pyproject.toml asks for."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_wheel_runs_in_an_environment_of_its_own(wheel: Path, tmp_path: Path
     (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
-    # The libraries are those of this environment. Its own penstock is editable, which takes a .pth file that is not read.
+    # The libraries are those of this environment. Its own penstock is editable, by a .pth file that is not read here.
     (packages / "libraries.pth").write_text(sysconfig.get_path("purelib"))
     command = tmp_path / "venv/bin/penstock"
     command.write_text(f"#!{tmp_path}/venv/bin/python\nimport sys\nfrom penstock.cli import main\nsys.exit(main())\n")
@@ -74,7 +74,14 @@ def test_the_wheel_has_every_module_and_the_sdist_the_documents(sdist: Path, whe
     assert not {name for name in names if name.startswith(("tests/", "perf/"))}
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "README.md", "CHANGELOG.md", "docs/service.md", "deploy/Dockerfile", "examples/README.md"} <= inside
+    assert {
+        "LICENSE",
+        "README.md",
+        "CHANGELOG.md",
+        "docs/service.md",
+        "deploy/Dockerfile",
+        "examples/README.md",
+    } <= inside
 
 
 def locked() -> dict[str, list[Version]]:
@@ -87,11 +94,16 @@ def locked() -> dict[str, list[Version]]:
 
 def test_the_lock_has_what_pyproject_asks_for_with_hashes() -> None:
     text, versions = (ROOT / "deploy/requirements.lock").read_text(), locked()
-    wanted = [*PROJECT["dependencies"], *(each for extra in LOCKED_EXTRAS for each in PROJECT["optional-dependencies"][extra])]
+    wanted = [
+        *PROJECT["dependencies"],
+        *(each for extra in LOCKED_EXTRAS for each in PROJECT["optional-dependencies"][extra]),
+    ]
     for requirement in map(Requirement, wanted):
         found = versions.get(requirement.name.replace("_", "-").lower(), [])
         assert found, f"{requirement.name} is not in the lock: make lock"
-        assert all(requirement.specifier.contains(each) for each in found), f"{requirement} is locked at {found}: make lock"
+        assert all(requirement.specifier.contains(each) for each in found), (
+            f"{requirement} is locked at {found}: make lock"
+        )
     assert all("--hash=sha256:" in each for each in re.split(r"\n(?=[a-z])", text)[1:])
 
 

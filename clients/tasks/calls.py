@@ -83,7 +83,8 @@ class Calls:
         except ValueError as error:
             return RefusedCall(f"{name}: {error}")
         current = CurrentTask(
-            task.id, task.attempt, encoding=encoding, tell=tell, is_cancelled=lambda: task.cancelled, headers=task.headers
+            task.id, task.attempt, encoding=encoding, tell=tell, is_cancelled=lambda: task.cancelled,
+            headers=task.headers,
         )  # fmt: skip
         if isinstance(function, AsyncTaskFunction):
             future = asyncio.run_coroutine_threadsafe(
@@ -100,7 +101,13 @@ class Calls:
     ) -> RunningCall:
         place = function.function
         order = Order(
-            home(place), place.__qualname__, encoding, bytes(task.value), task.id, task.attempt, self._app.url,
+            home(place),
+            place.__qualname__,
+            encoding,
+            bytes(task.value),
+            task.id,
+            task.attempt,
+            self._app.url,
             tracing.carried(task.headers),
         )
         run = partial(self._processes.run, order, _Told(task, tell), function.options.timeout_s)

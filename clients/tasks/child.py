@@ -75,7 +75,11 @@ class TaskChild:
         except ValueError as error:
             return RefusedCall(str(error))
         current = CurrentTask(
-            order.id, order.attempt, encoding=order.encoding, tell=self._tell, is_cancelled=lambda: self._cancelled,
+            order.id,
+            order.attempt,
+            encoding=order.encoding,
+            tell=self._tell,
+            is_cancelled=lambda: self._cancelled,
             headers=order.trace,
         )
         return perform(function.function, function.arguments, call, order.encoding, current)

@@ -21,7 +21,10 @@ class Ready(Struct, tag=True, frozen=True):
 
 
 class Order(Struct, tag=True, frozen=True):
-    """Call one function: the object `function` of `module`, whose app sends to the broker at `url`. `trace`: headers."""
+    """Call one function: the object `function` of `module`, whose app sends to the broker at `url`.
+
+    `trace`: headers of the task that carry the sender's trace context.
+    """
 
     module: str
     function: str

@@ -80,7 +80,10 @@ def test_several_records_are_linked(spans):
     assert (found.parent, f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}") == (
         None, PARENT[3:35], PARENT[36:52],
     )  # fmt: skip
-    assert (link.context.trace_state.get("a"), dict(found.attributes or {})["messaging.batch.message_count"]) == ("1", 3)
+    assert (link.context.trace_state.get("a"), dict(found.attributes or {})["messaging.batch.message_count"]) == (
+        "1",
+        3,
+    )
 
 
 def test_a_record_without_a_context_begins_a_trace_even_inside_of_another_span(spans):
