@@ -30,6 +30,7 @@ SAID = {
     "arrow.md": "1 record was copied",
     "asyncio.md": "b'UA 1545'",
     "README.md": "UA 1545",
+    "seeing.md": "b'2 teas'",
     "spool.md": "0 [b'UA 1545', b'AA 1141']",
     "queues.md": "mails-0-2 no address dead-lettered since",
     "log.md": "0 3 [b'UA 1545', b'AA 1141', b'B6 725']",
