@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from ..logs.topics import Topics
     from ..ports import LentLogs
 
+CHANGING = "something else is being written"
+
 CALM_S = 10.0
 """So long a partition is not lent after batches of another writer ended a grant."""
 
@@ -106,7 +108,8 @@ class Lending:
         """Give a grant. Raises NotLent, Fenced, UnknownProducer, InvalidRequest."""
         partition, owner = self._topics.partition(message.topic, message.partition), self._guard.name
         self._check(peer, message, partition, now)
-        if partition.log.ready and partition.log.in_term:
+        begun_before = partition.log.ready and partition.log.in_term
+        if begun_before and partition.idle:
             self._grant(peer, owner, message, partition, now)
             return
         refuse = refusing(self._port, peer, message.request)
@@ -118,7 +121,8 @@ class Lending:
             except Error as error:
                 refuse(error)
 
-        partition.propose_nothing()  # the first append after opening begins a term, and takes a clean mark away
+        if not begun_before:
+            partition.propose_nothing()  # the first append after opening begins a term, and takes a clean mark away
         partition.barrier(Gather(begun, refuse))
 
     def moved(self, peer: Peer, message: Moved, payload: Payload, now: Now) -> None:
@@ -142,9 +146,7 @@ class Lending:
             raise NotLent(f"{partition!r} is lent to another producer: {OF_ITS_OWN}")
         if now.monotonic_s < self._calm_s.get(partition.log, 0.0):
             raise NotLent(f"others write to {partition!r}, too: {OF_ITS_OWN}")
-        reason = why_not(partition)
-        if not reason and not (partition.idle and self._overlays.catalogue.idle):
-            reason = "something else is being written"
+        reason = why_not(partition) or ("" if self._overlays.catalogue.idle else CHANGING)
         if reason:
             raise NotLent(f"{partition!r} cannot be lent: {reason}")
         producers, sequence = partition.committed.producers, message.next_sequence
@@ -157,6 +159,8 @@ class Lending:
 
     def _grant(self, peer: Peer, owner: str, message: Lend, partition: Partition, now: Now) -> None:
         assert self._lenders is not None, "it was checked"
+        if not partition.idle:
+            raise NotLent(f"{partition!r} cannot be lent: {CHANGING}")
         log, number = partition.log, int.from_bytes(self._randomness(8), "little") >> 2 or 1
 
         def fits(batch: Batch) -> None:

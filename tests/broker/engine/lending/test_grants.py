@@ -113,9 +113,24 @@ def test_nothing_is_lent_while_the_catalogue_changes(scene: Scene, topic: bytes)
     assert "something else" in Direct(scene, topic).ask().message
 
 
-def test_nothing_is_lent_behind_what_is_queued(scene: Scene, topic: bytes) -> None:
-    other(scene, topic)
-    assert "something else" in Direct(scene, topic).ask().message
+def test_a_log_is_lent_once_what_is_queued_stands_in_it(scene: Scene, topic: bytes) -> None:
+    """A group that commits all the time is in no producer's way."""
+    direct = Direct(scene, topic)
+    assert direct.send(b"a") is False
+    for value in (b"b", b"c"):
+        scene.core.send(lambda request: m.ResetGroup(request, topic, "g", 0, [(0, 0)]))
+        assert isinstance(direct.ask(), m.Lent)
+        assert direct.append(value)
+        direct.end()
+        other(scene, topic)
+    assert isinstance(direct.ask(), m.Lent)
+    assert direct.append(b"d")
+    assert scene.read(topic) == [b"a", b"b", b"other", b"c", b"other", b"d"]
+
+
+def test_what_is_queued_may_be_what_a_log_is_not_lent_with(scene: Scene, topic: bytes) -> None:
+    scene.core.send(lambda request: m.SetQueue(request, topic, "g", {}))
+    assert "queue groups" in Direct(scene, topic).ask().message
 
 
 def test_what_is_not_synced_yet_is_synced_first(scene: Scene, topic: bytes) -> None:
