@@ -32,20 +32,27 @@ class BrokerAccess:
 
     def _use(self) -> None:
         self._file = self._watched.content
-        self._users: dict[str, Principal] = {}
         self._peers: dict[str, Principal] = {}
+        self._keys = self._valid_keys()
 
     def refresh(self, now_s: float) -> bool:
         """Use the file as it is now. Returns whether it has changed."""
         if now_s < self._look_s:
             return False
         self._look_s = now_s + LOOK_S
-        if self._file.keys:
-            self._peers.clear()  # keys expire
+        valid = self._valid_keys()
+        has_expired, self._keys = valid != self._keys, valid
+        if has_expired:
+            self._peers.clear()
         if not self._watched.changed():
-            return False
+            return has_expired
         self._use()
         return True
+
+    def _valid_keys(self) -> dict[str, str]:
+        """The users of keys that have not expired, by public key."""
+        now = time.time()
+        return {key.public: key.user for key in self._file.keys if key.valid(now)}
 
     def of_peer(self, speaker: str) -> Principal:
         """The principal of a peer, as its socket calls it."""
@@ -56,23 +63,21 @@ class BrokerAccess:
             found = self._peers[speaker] = self._of(speaker)
         return found
 
-    def of_name(self, name: str) -> Principal:
-        """A principal by the name that `of_peer` gave it."""
-        return self.of_peer(name) if ":" in name else self._user(name)
+    def refuses(self, speaker: str) -> str:
+        """Why a peer may not even connect, for people; "" if it may."""
+        kind, _, public = speaker.partition(":")
+        if kind != "key" or public in self._keys:
+            return ""
+        known = [key.user for key in self._file.keys if key.public == public]
+        return f"the key of user {known[0]} has expired" if known else "no user has this key"
 
     def _of(self, speaker: str) -> Principal:
         kind, _, number = speaker.partition(":")
         if kind == "uid":
             user = self._file.uids.get(int(number))
             if user is not None:
-                return self._user(user)
+                return self._file.principal(user, speaker)
             owns = int(number) in (os.geteuid(), 0)
             return Principal(speaker, EVERYTHING if owns else ())
-        key = next((key for key in self._file.keys if key.public == number and key.valid(time.time())), None)
-        return Principal(speaker) if key is None else self._user(key.user)
-
-    def _user(self, name: str) -> Principal:
-        found = self._users.get(name)
-        if found is None:
-            found = self._users[name] = self._file.principal(name)
-        return found
+        user = self._keys.get(number)
+        return Principal(speaker) if user is None else self._file.principal(user, speaker)

@@ -69,9 +69,10 @@ class Access:
         named = (each.user for each in (*self.tokens, *self.keys))
         return sorted({*self.passwords, *self.uids.values(), *named})
 
-    def principal(self, name: str) -> Principal:
-        """A user with all grants that concern it; one that is not there has none."""
-        return Principal(name, [grant for user, grant in self.grants if user in (name, ALL) and name in self.names])
+    def principal(self, name: str, proof: str = "") -> Principal:
+        """A user with all grants that concern it; one that is not there has none. `proof`: see Principal."""
+        grants = [grant for user, grant in self.grants if user in (name, ALL) and name in self.names]
+        return Principal(name, grants, proof)
 
     def take(self, line: str) -> str:
         """Take one line. Returns what is wrong with it, or ""."""
@@ -87,6 +88,8 @@ class Access:
             if self.uids.setdefault(int(found[1]), name) != name:
                 return f"user id {found[1]} is there twice"
         elif found := _KEY.fullmatch(rest):
+            if any(key.public == found[3] for key in self.keys):
+                return f"key {found[3]} is there twice"
             self.keys.append(Key(name, found[1], int(found[2]), found[3]))
         else:
             password = passwords.parsed(rest)

@@ -27,7 +27,9 @@ from .packets import PeerGone
 if TYPE_CHECKING:
     from ..transport.descriptors import DescriptorRoom
     from ..transport.sockets import Server
+    from ..transport.zmq_curve import GateSocket
     from .access import BrokerAccess
+    from .admission import Admission
     from .cold_reads import Warmer
     from .config import ServeConfig
     from .engine import Node
@@ -74,6 +76,8 @@ class Broker:
         room: DescriptorRoom,
         lenders: Lenders,
         access: BrokerAccess | None = None,
+        admission: Admission | None = None,
+        gate: GateSocket | None = None,
     ) -> None:
         """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers."""
         self.ended = False
@@ -94,12 +98,16 @@ class Broker:
         self._told_refused = 0
         self._tell_refused_s = self._tell_forbidden_s = 0.0
         self._told_forbidden = 0
+        self._admission = admission
         self._intake = Intake(node, port, servers, time.monotonic, time.thread_time, access)
         port.counting += [self._intake.stats, watermarks.stats, self._connections]
         self._on_ready = {
             supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm,
             port.fd: self._on_eased,
         }  # fmt: skip
+        if gate is not None:
+            gate.answer()  # the descriptor tells of what comes after one looked
+            self._on_ready[gate.fd] = gate.answer
         for server in servers:
             self._on_ready |= server.guards()
         for member in (*servers, *self._on_ready):
@@ -164,6 +172,8 @@ class Broker:
             self._tell_refused(at)
         if self._node.guard.refused != self._told_forbidden and at.monotonic_s >= self._tell_forbidden_s:
             self._tell_forbidden(at)
+        if self._admission is not None:
+            self._admission.refusals.show(at.monotonic_s)
         resume_s = self._intake.end()
         if resume_s is not None:
             wait = min(wait, max(0.0, resume_s - time.monotonic()))

@@ -28,9 +28,12 @@ from ..storage.lending.incarnation import renew
 from ..storage.promises import Promises
 from ..storage.range_locks import RangeLocks
 from ..storage.segment_reader import SegmentCache
+from ..transport.keys import Key
 from ..transport.sockets import Sockets
+from ..transport.url import listen_url
 from . import control
 from .access import BrokerAccess
+from .admission import Admission
 from .broker import Broker, now
 from .cold_reads import Warmer
 from .diagnostics import crashed, say
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from ..storage.board import Board
     from ..storage.data_directory import Identity
     from ..storage.files import FileLock
+    from ..transport.zmq_curve import Guarded
     from .config import ServeConfig
 
 LOCK_PATIENCE_S = 2.0
@@ -94,11 +98,15 @@ class Assembly:
         identity = known or claim(files, config.data)
         if above is not None and known is None:
             stack.callback(self._remove_unless_assembled, above)
-        sockets = self._sockets = stack.enter_context(Sockets(self._room))
         access = BrokerAccess(config.access) if config.access else None
+        admission = None if access is None else Admission(access)
+        guarded = None if admission is None else self._guarded(admission)
+        sockets = self._sockets = stack.enter_context(Sockets(self._room, guarded))
         servers = [
             sockets.server(address, max_bytes=self._frame_bytes(), is_open=access is not None) for address in addresses
         ]
+        if (gate := sockets.gate) is not None:
+            gate.check()
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
         self.advertise = list(config.advertise) or self.listen
         held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.advertise[0], f"{boot_id():032x}")))
@@ -116,7 +124,7 @@ class Assembly:
         watermarks = Watermarks(board, jobs)
         wakes = Wakes(board, watermarks.number_of)
         stack.callback(wakes.close_all)
-        port = SocketPort(sockets, servers, wakes, warmer, config.advertise)
+        port = SocketPort(sockets, servers, wakes, warmer, config.advertise, admission)
         stack.callback(port.close)
         store = self._store(watermarks, jobs, doubts, cut=not had_bytes)
         lenders = Lenders(board, watermarks, RangeLocks(held.path), lock_file)
@@ -134,11 +142,19 @@ class Assembly:
         broker = Broker(
             config, node=node, port=port, servers=servers, poller=poller, watermarks=watermarks,
             jobs=jobs, warmer=warmer, supervisor=supervisor, signals=signals, room=self._room,
-            lock=held.fileno(), lenders=lenders, access=access,
+            lock=held.fileno(), lenders=lenders, access=access, admission=admission, gate=gate,
         )  # fmt: skip
         broker.attach(link)
         self._is_assembled = True
         return broker
+
+    def _guarded(self, admission: Admission) -> Guarded | None:
+        """What ZeroMQ's listeners need. Raises InvalidKey."""
+        if not any(listen_url(each).scheme in ("tcp", "ipc") for each in self._config.listen):
+            return None
+        from ..transport.zmq_curve import Guarded  # ZeroMQ is loaded where an address asks for it
+
+        return Guarded(Key.read(self._config.broker_key) if self._config.broker_key else None, admission)
 
     def _remove_unless_assembled(self, directory: str) -> None:
         """Remove everything that a failed first start created. It still holds the lock, so no other start has begun."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from ..transport.url import advertise_url, listen_url
 from .diagnostics import DiagnosticOptions
 from .errors import InsecureListen
+from .exposure import need_closed
 
 
 class KeeperOptions(Struct, frozen=True, kw_only=True):
@@ -31,6 +32,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     advertise: tuple[str, ...] = ()  # where others connect to, behind containers and NAT; none means where it listens
     node_id: str = ""  # the node the directory must belong to; "" takes any
     access: str = ""  # the file of users and what each may do; "" lets any client do everything
+    broker_key: str = ""  # the broker's own key file, for tcp:// addresses where there are users
     insecure: bool = False  # allow tcp addresses that other machines can reach, without authentication
     board_rows: int = 8192  # most partitions; 256 bytes each in /dev/shm
     mapped_readers: int = 256  # most mapped readers at once; 64 bytes each on the board
@@ -55,16 +57,12 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
         found = self.listen or (f"unix://{self.data}/broker.sock",)
         for address in found:
             url = listen_url(address)
-            if self.access and url.scheme != "unix":
+            if self.access and url.scheme == "tcp" and not self.broker_key:
                 raise InsecureListen(
-                    f"{address}: clients cannot authenticate there, so with a file of users and grants the broker "
-                    "listens on unix:// alone"
+                    f"{address}: users of --access authenticate there by keys, so the broker needs one of its own: "
+                    "make it with penstock key generate FILE, and name it with --broker-key FILE"
                 )
-            if not url.is_local and not self.insecure:
-                raise InsecureListen(
-                    f"{address} can be reached from other machines, without authentication: "
-                    "listen on 127.0.0.1, or allow it with --insecure"
-                )
+            need_closed(url, guarded=bool(self.access), insecure=self.insecure, way_out="give users keys (--access)")
         for address in self.advertise:
             advertise_url(address)
         return found

@@ -96,11 +96,11 @@ class Intake:
         self._over_s.clear()
         self._begun_s = self._clock()
         if self._access is not None and self._access.refresh(self._begun_s):
-            self._node.judge(self._access.of_name)
+            self._node.judge(self._access.of_peer)
 
     def take(self, server: Server, at: Now) -> None:
         """Hand over what one socket has, as far as fairness allows."""
-        number = self._port.asking = self._servers.index(server)
+        number = self._servers.index(server)
         for identity in server.lost():
             self._overdrafts.forget(SocketPeer(number, identity))
             self._node.disconnect(SocketPeer(number, identity))

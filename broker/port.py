@@ -25,6 +25,7 @@ from ..transport.errors import MessageTooLarge, TransportError
 from ..transport.messages import Deliver, Failure
 from ..transport.sent import Sent
 from ..transport.url import any_host, has_translated_ports
+from .admission import DELIVERIES
 from .cold_reads import ColdRead
 from .diagnostics import say
 from .engine import COLD, Cold
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ..transport.messages import Answer
     from ..transport.sockets import Server, Sockets
     from ..transport.zmq_serving import PushSocket
+    from .admission import Admission
     from .cold_reads import Warmer
     from .engine import Payload
     from .wakes import Wakes
@@ -61,11 +63,10 @@ class SocketPort:
     """All sockets of one broker."""
 
     def __init__(
-        self, sockets: Sockets, servers: Sequence[Server], wakes: Wakes, warmer: Warmer, advertise: Sequence[str] = ()
-    ) -> None:
+        self, sockets: Sockets, servers: Sequence[Server], wakes: Wakes, warmer: Warmer, advertise: Sequence[str] = (),
+        admission: Admission | None = None,
+    ) -> None:  # fmt: skip
         """`advertise`: the addresses that clients connect to, where they may differ from those of the servers."""
-        self.asking = 0
-        """Which server the request came through that is being handled."""
         self.dropped = 0
         """Answers that a peer was gone for, or too slow to take."""
         self.latencies = Latencies()
@@ -77,6 +78,7 @@ class SocketPort:
         self._servers = servers
         self._advertise = advertise
         self._wakes = wakes
+        self._admission = admission
         self._warmer = warmer
         self._pushes: dict[int, PushSocket] = {}
         self._watch = select.epoll()
@@ -163,22 +165,24 @@ class SocketPort:
 
     # -- deliveries -------------------------------------------------------------------------------
 
-    def open_delivery(self, session: int) -> str:
+    def open_delivery(self, session: int, peer: Any, owner: str = "") -> str:
         """A PUSH of its own beside the address that the client used.
 
         "" over unix, when no socket is left, and where clients come through translated ports.
         """
-        server = self._servers[self.asking]
+        server, domain = self._servers[peer.server], f"{DELIVERIES}{session:x}"
         if has_translated_ports(server.endpoints[0], self._advertise):
             return ""
         try:
-            push = self._sockets.push(server)
+            push = self._sockets.push(server, domain)
         except TransportError as error:
             say(f"no socket for a delivery, it uses the control port: {error}")
             return ""
         if push is None:
             return ""
         self._pushes[session] = push
+        if self._admission is not None:
+            self._admission.expect(domain, owner)
         return any_host(push.endpoint) if self._advertise else push.endpoint
 
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
@@ -199,6 +203,8 @@ class SocketPort:
             if self._full.pop(push.fd, None) is not None:
                 self._watch.unregister(push.fd)
             push.close()
+            if self._admission is not None:
+                self._admission.forget(f"{DELIVERIES}{session:x}")
 
     @property
     def fd(self) -> int:

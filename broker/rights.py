@@ -62,12 +62,16 @@ class Grant(Struct, frozen=True):
 
 
 class Principal:
-    """A peer by the name it authenticated under, with all grants that concern it. Of one name are equal."""
+    """A peer by the name it authenticated under, with all grants that concern it. Of one name are equal.
 
-    __slots__ = ("decided", "grants", "name", "passed")
+    `proof` is what it proved that it has or is, "key:HEX" or "uid:1000": a user may have several keys.
+    """
 
-    def __init__(self, name: str, grants: Iterable[Grant] = ()) -> None:
+    __slots__ = ("decided", "grants", "name", "passed", "proof")
+
+    def __init__(self, name: str, grants: Iterable[Grant] = (), proof: str = "") -> None:
         self.name = name
+        self.proof = proof or name
         self.grants = tuple(grants)
         self.decided: dict[tuple[str, str], bool] = {}
         self.passed: set[Hashable] = set()  # requests that were allowed, as their guard calls them

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..storage.linux import need_linux
+from ..transport.keys import KeyLike, check_key, key_of
 from ..transport.socket_options import MESSAGE_BYTES_MAX
 from ..transport.url import parse
 from .connection.channel import ClientChannel
@@ -13,14 +14,17 @@ from .connection.connection import Connection
 NAME = "penstock-python"
 
 
-def open_connection(url: str, *, timeout: float, name: str | None, clock: Callable[[], float]) -> Connection:
-    """A connection over the channel that serves `url`. Raises InvalidUrl."""
-    return Connection(open_channel(url, clock=clock), url=url, name=name or NAME, timeout=timeout, clock=clock)
+def open_connection(
+    url: str, *, timeout: float, name: str | None, clock: Callable[[], float], key: KeyLike = None
+) -> Connection:
+    """A connection over the channel that serves `url`. `key`: see `key_of`. Raises InvalidUrl, InvalidKey."""
+    return Connection(open_channel(url, clock=clock, key=key), url=url, name=name or NAME, timeout=timeout, clock=clock)
 
 
-def open_channel(url: str, *, clock: Callable[[], float]) -> ClientChannel:
+def open_channel(url: str, *, clock: Callable[[], float], key: KeyLike = None) -> ClientChannel:
     """The channel that serves `url`. Imports the engine (half of all code) and ZeroMQ only if needed."""
     found = parse(url)
+    check_key(key)
     if found.scheme == "mem":
         from .embedded.local import memory_broker
 
@@ -37,4 +41,4 @@ def open_channel(url: str, *, clock: Callable[[], float]) -> ClientChannel:
         return UnixChannel(url, max_bytes=MESSAGE_BYTES_MAX, clock=clock)
     from .channels.zmq import ZmqChannel
 
-    return ZmqChannel(url, max_bytes=MESSAGE_BYTES_MAX)
+    return ZmqChannel(url, max_bytes=MESSAGE_BYTES_MAX, key=key_of(key) if found.scheme == "tcp" else None)

@@ -13,7 +13,7 @@ from itertools import chain
 import msgspec
 from msgspec import Struct
 
-from ..broker.errors import InsecureListen
+from ..broker.exposure import need_closed
 from ..transport.url import Url, parse
 from .errors import InvalidCertificate
 
@@ -42,11 +42,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
         """The addresses to listen on, by door. Raises InvalidUrl, InsecureListen, InvalidCertificate."""
         found = {door: [parse(address, schemes=SCHEMES) for address in getattr(self, door)] for door in DOORS}
         for url in chain.from_iterable(found.values()):
-            if not (url.is_local or self.users or self.insecure):
-                raise InsecureListen(
-                    f"{url} can be reached from other machines, without authentication: listen on 127.0.0.1, name a "
-                    "users file, or allow it with --insecure"
-                )
+            need_closed(url, guarded=bool(self.users), insecure=self.insecure, way_out="name a users file")
             if url.scheme == "tls" and not self.tls_certificate:
                 raise InvalidCertificate(f"{url} needs a certificate: set tls_certificate and tls_key")
         return {door: urls for door, urls in found.items() if urls}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .storage.errors import Error
     from .storage.record import Record
     from .tasks import Tasks
+    from .transport.keys import Key
 
 __version__ = "0.1.0"
 
@@ -44,12 +45,14 @@ _HOMES = {
     "Spool": ".clients.spooling.spool",
     "Record": ".storage.record",
     "Posted": ".clients",
+    "Key": ".transport.keys",
     "Error": ".storage.errors",
 }
 
 __all__ = [
     # talking to a broker
     "connect",
+    "Key",
     "Client",
     "Producer",
     "Consumer",

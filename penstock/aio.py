@@ -26,6 +26,8 @@ from .clients.aio.worker import AsyncWorker
 from .clients.arguments.quantities import Duration
 from .clients.connection.delivery import Delivery
 from .clients.tasks import AsyncJob
+from .connecting import key_for
+from .transport.keys import KeyLike
 
 __all__ = [
     "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncStaging", "AsyncTask", "AsyncTransaction",
@@ -34,10 +36,16 @@ __all__ = [
 
 
 def connect(
-    url: str | None = None, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto"
+    url: str | None = None,
+    *,
+    timeout: Duration = 30.0,
+    name: str | None = None,
+    delivery: Delivery = "auto",
+    key: KeyLike = None,
 ) -> Opening[AsyncClient]:
     """As `penstock.connect`: `async with connect() as client`, or `client = await connect()`.
 
     With delivery="auto" nothing is mapped, because the loop would wait for the disk.
     """
-    return aio.connect(broker_url() if url is None else url, timeout=timeout, name=name, delivery=delivery)
+    place = broker_url() if url is None else url
+    return aio.connect(place, timeout=timeout, name=name, delivery=delivery, key=key_for(place, key))

@@ -23,7 +23,9 @@ from .storage.units import seconds, size_bytes
 
 PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
-OWN_FLAGS = ("url", "data", "listen", "advertise", "resp", "http", "metrics", "users", "access", "insecure")
+OWN_FLAGS = (
+    *("url", "data", "listen", "advertise", "resp", "http", "metrics", "users", "access", "broker_key", "insecure"),
+)
 """Settings with a flag of their own name; the others are given by --set."""
 
 LIVE = ("drain_s",)
@@ -45,6 +47,9 @@ class Config(Struct, frozen=True, kw_only=True):
 
     url: Annotated[str, _about("The broker that commands talk to; empty: the first address of `listen`.")]
     timeout_s: Annotated[float, _about("How long a command waits for the broker.", "s")] = 10.0
+    key: Annotated[
+        str, _about("The key file that programs and commands authenticate with over tcp://; see `penstock key`.")
+    ] = ""
 
     data: Annotated[str, _about("The broker's data directory; made when missing."), Meta(min_length=1)]
     listen: Annotated[
@@ -74,6 +79,9 @@ class Config(Struct, frozen=True, kw_only=True):
     users: Annotated[str, _about("The users file of the gateway; empty: it lets any client in.")] = ""
     access: Annotated[
         str, _about("The file of users and what each may do, for broker and gateway; empty: all may do everything.")
+    ] = ""
+    broker_key: Annotated[
+        str, _about("The broker's own key file, with which tcp:// is encrypted where users have to be known.")
     ] = ""
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0

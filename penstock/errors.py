@@ -100,6 +100,7 @@ from .transport.errors import (
     AddressInUse,
     CannotListen,
     DeliveryGap,
+    InvalidKey,
     InvalidUrl,
     MessageTooLarge,
     ProtocolError,
@@ -107,6 +108,7 @@ from .transport.errors import (
     SessionBroken,
     TooMuchAsked,
     TransportError,
+    Unauthenticated,
 )
 
 __all__ = [
@@ -139,12 +141,14 @@ __all__ = [
     "AddressInUse",
     "CannotListen",
     "DeliveryGap",
+    "InvalidKey",
     "InvalidUrl",
     "MessageTooLarge",
     "ProtocolError",
     "RemoteError",
     "SessionBroken",
     "TransportError",
+    "Unauthenticated",
     # what the broker refuses
     "BrokerError",
     "CannotStart",

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from .broker.beside import serve_beside
-from .broker.errors import InsecureListen
+from .broker.exposure import need_closed
 from .broker.processes import usage
 from .broker.system import calm_collector
 from .clients.aio.client import AsyncClient
@@ -59,11 +59,7 @@ class ExporterConfig(Struct, frozen=True, kw_only=True):
         """The addresses to listen on. Raises InvalidUrl, InsecureListen."""
         found = [parse(address, schemes=SCHEMES) for address in self.metrics]
         for url in found:
-            if not (url.is_local or self.insecure):
-                raise InsecureListen(
-                    f"{url} can be reached from other machines, and metrics name topics and groups: listen on "
-                    "127.0.0.1, or allow it with --insecure"
-                )
+            need_closed(url, guarded=False, insecure=self.insecure, about="and metrics name topics and groups")
         return found
 
     def to_json(self) -> str:

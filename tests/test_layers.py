@@ -38,7 +38,7 @@ BELOW = {
         "penstock.transport",
         "penstock.broker.access_file",
         "penstock.broker.access_watch",
-        "penstock.broker.errors",
+        *("penstock.broker.errors", "penstock.broker.exposure", "penstock.broker.refusals"),
         "penstock.broker.passwords",
         "penstock.broker.processes",
         "penstock.broker.rights",
@@ -53,7 +53,7 @@ BELOW = {
     "penstock": ["penstock"],
 }
 
-ZMQ = ("raw_sockets", "zmq_socket", "zmq_serving", "zmq_connecting", "zmq_sockets")
+ZMQ = ("raw_sockets", "zmq_socket", "zmq_curve", "zmq_serving", "zmq_connecting", "zmq_sockets")
 # Inside a floor: its folders and modules from the bottom up. Each imports from itself and from those before it.
 # "" is whatever is not named.
 ORDER = {
@@ -96,7 +96,7 @@ ORDER = {
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
         *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths", "other_doors"),
-        *("free_addresses", "bell"),
+        *("free_addresses", "bell", "zmq_keys", "keys"),
         *("unix_connection", "unix_client", "unix_server", *ZMQ, "sockets", ""),
     ],
     "penstock.spark": [
@@ -109,10 +109,10 @@ ORDER = {
         "examples.flights.transformations.flights",
     ],
     "penstock.broker": [
-        *("errors", "rights", "passwords", "tokens", "access_file", "access_watch"),
-        "processes",
-        *("system", "diagnostics", "access", "stop", "config", "cold_reads", "control", "frugal_files", "packets"),
-        *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies"),
+        *("errors", "rights", "passwords", "tokens", "access_file", "access_watch", "exposure"),
+        *("processes", "system", "diagnostics", "refusals", "access", "stop", "config", "cold_reads", "control"),
+        *("frugal_files", "packets"),
+        *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies", "admission"),
         *("watermarks", "engine", "lenders", "store", "port", "overdrafts", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
@@ -219,7 +219,7 @@ LENT = {"penstock.broker.engine.logs.replay": {"penstock.storage.accepted", "pen
 
 # One module each knows these libraries, so that another one could take their place.
 ONLY_IN = {
-    "zmq": {f"penstock.transport.{name}" for name in ZMQ},
+    "zmq": {f"penstock.transport.{name}" for name in (*ZMQ, "zmq_keys")},
     "socket": {
         "penstock.transport.bell",  # where there is no eventfd
         "penstock.transport.connections",  # of libzmq

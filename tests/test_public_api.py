@@ -123,7 +123,9 @@ def parameters(thing: Any) -> list[str]:
     if isinstance(thing, property):
         return []
     given = inspect.signature(thing).parameters.values()
-    return [p.name for p in given if p.name != "self" and p.name[0] != "_" and p.kind is not p.VAR_POSITIONAL]
+    return [
+        p.name for p in given if p.name not in ("self", "cls") and p.name[0] != "_" and p.kind is not p.VAR_POSITIONAL
+    ]
 
 
 def names(parameter: str, text: str) -> bool:

@@ -43,6 +43,18 @@ class InvalidUrl(TransportError, ValueError):
     code = "invalid_url"
 
 
+class InvalidKey(TransportError, ValueError):
+    """A key, or a file of one, that cannot be used."""
+
+    code = "invalid_key"
+
+
+class Unauthenticated(TransportError):
+    """The broker does not let this client in: one of their keys is wrong, expired or missing."""
+
+    code = "unauthenticated"
+
+
 class AddressInUse(TransportError):
     """Another process listens there already."""
 

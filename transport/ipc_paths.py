@@ -21,6 +21,9 @@ from pathlib import Path
 
 from .errors import AddressInUse, CannotListen
 
+EVERYONE = 0o666
+"""The mode of a socket that processes of any user may connect to."""
+
 _PROBE_SECONDS = 1.0
 
 CLAIM_PATIENCE_S = 5.0
@@ -117,6 +120,11 @@ def is_live(path: str) -> bool:
         except (BlockingIOError, TimeoutError):
             return True
         return True
+
+
+def open_to_all(path: str) -> None:
+    """Let processes of any user connect to a socket: the mode of its directory decides which can reach it."""
+    os.chmod(path, EVERYONE)
 
 
 def beside(path: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from .descriptors import DescriptorRoom
+from .keys import Key
 from .socket_options import MESSAGE_BYTES_MAX
 from .unix_client import UnixClient
 from .unix_server import UnixServer
@@ -15,6 +16,7 @@ from .url import connect_url, listen_url
 
 if TYPE_CHECKING:
     from .zmq_connecting import ClientSocket
+    from .zmq_curve import GateSocket, Guarded
     from .zmq_serving import PushSocket, ServerSocket
     from .zmq_sockets import Context
 
@@ -25,8 +27,13 @@ if TYPE_CHECKING:
 class Sockets:
     """Owner of sockets: everything it made is closed with it, and closing never waits for a peer."""
 
-    def __init__(self, room: DescriptorRoom | None = None) -> None:
+    def __init__(
+        self, room: DescriptorRoom | None = None, guarded: Guarded | None = None, key: Key | None = None
+    ) -> None:
+        """`guarded`: what ZeroMQ's listeners let in; None for any peer. `key`: of what connects over tcp."""
         self.room = room or DescriptorRoom()
+        self._guarded = guarded
+        self._key = key
         self._context: Context | None = None
         self._own: list[UnixServer | UnixClient] = []
 
@@ -36,7 +43,7 @@ class Sockets:
         `is_open`: processes of any user may connect to a path. Raises AddressInUse, CannotListen or InvalidUrl.
         """
         if listen_url(url).scheme != "unix":
-            return self.zmq.server([url], max_bytes=max_bytes)
+            return self.zmq.server([url], max_bytes=max_bytes, is_open=is_open)
         made = UnixServer(url, max_bytes=max_bytes, room=self.room, is_open=is_open)
         self._own.append(made)
         return made
@@ -49,12 +56,18 @@ class Sockets:
         self._own.append(made)
         return made
 
-    def push(self, server: Server) -> PushSocket | None:
+    def push(self, server: Server, domain: str = "") -> PushSocket | None:
         """A socket for deliveries to one client of `server`; None where its connection is the best way for them.
+
+        `domain` is what the gate is told of it.
 
         Raises TransportError (no descriptors left, path too long).
         """
-        return None if isinstance(server, UnixServer) else self.zmq.push(server.endpoints[0])
+        return (
+            None
+            if isinstance(server, UnixServer)
+            else self.zmq.push(server.endpoints[0], domain=domain, is_open=server.is_open)
+        )
 
     @property
     def zmq(self) -> Context:
@@ -62,8 +75,13 @@ class Sockets:
         if self._context is None:
             from .zmq_sockets import Context
 
-            self._context = Context(room=self.room)
+            self._context = Context(room=self.room, key=self._key, guarded=self._guarded)
         return self._context
+
+    @property
+    def gate(self) -> GateSocket | None:
+        """What asks about new connections, if ZeroMQ listens and peers have to be known."""
+        return None if self._context is None else self._context.gate
 
     @property
     def has_threads(self) -> bool:

@@ -6,6 +6,7 @@ and counts its connections, the PULL never does.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING
@@ -22,6 +23,35 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
 CLIENT_EVENTS = 1000  # that a client has yet to read
+
+EARLY_S = 1.0
+"""A broker that is too busy to answer a handshake takes longer than this to give it up."""
+
+CLOSED_EARLY_MOST = 4
+"""So many connections in a row, since the start: then the broker's key is taken to be wrong."""
+
+NOT_KNOWN = (
+    "the broker does not accept this key: it is unknown, has expired or was withdrawn; its administrator adds one with "
+    "penstock key add"
+)
+KEY_NEEDED = (
+    "the broker wants a key: give one by key=, PENSTOCK_KEY or the setting key, made with penstock key generate and "
+    "known to the broker by penstock key add"
+)
+NO_KEYS_THERE = (
+    "the broker takes no keys, so it would neither know this client nor encrypt: start it with --access and "
+    "--broker-key, or connect without a key"
+)
+OTHER_BROKER = (
+    "it closes the connection during the handshake, as a broker does whose key is another one than the key file names "
+    "(compare its line `broker` with penstock key show of the broker's key file), or one that takes no keys (start it "
+    "with --access and --broker-key)"
+)
+
+_SEEN = (
+    zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)  # fmt: skip
 
 
 class PullSocket(Socket):
@@ -53,9 +83,14 @@ class ClientSocket(PullSocket):
     greets and sends again whenever `connections` has moved.
     """
 
-    def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes]) -> None:
-        self._monitor = context.monitor(raw, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED, CLIENT_EVENTS)
+    def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes], has_key: bool = False) -> None:
+        self._monitor = context.monitor(raw, _SEEN, CLIENT_EVENTS)
         super().__init__(context, raw)
+        self.refusal = ""
+        """Why the broker will not let this client in, for people; "" as long as it may."""
+        self._has_key = has_key
+        self._closed_early = 0
+        self._reached_s = 0.0
         self.connections = 0
         self.connected = False
         self._monitor.setsockopt(zmq.LINGER, 0)
@@ -90,9 +125,29 @@ class ClientSocket(PullSocket):
     def refresh(self) -> None:
         """Take note of connections made and lost."""
         while readable(self._monitor):
-            event = parse_monitor_message(self._monitor.recv_multipart(NOBLOCK))["event"]
-            self.connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            event = parse_monitor_message(self._monitor.recv_multipart(NOBLOCK))
+            kind = event["event"]
+            self.connected = kind == zmq.EVENT_HANDSHAKE_SUCCEEDED
             self.connections += self.connected
+            if kind == zmq.EVENT_CONNECTED:
+                self._reached_s = time.monotonic()
+            elif not self.connected and kind != zmq.EVENT_DISCONNECTED:
+                self._handshake_failed(kind, event["value"])
+
+    def _handshake_failed(self, kind: int, value: int) -> None:
+        """Find out whether the broker refuses us, or was only slow or ending.
+
+        libzmq tries again by itself, except after the two kinds of failure that say why.
+        """
+        if kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            self.refusal = NOT_KNOWN
+        elif kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+            self.refusal = NO_KEYS_THERE if self._has_key else KEY_NEEDED
+        elif self._has_key and not self.connections and time.monotonic() - self._reached_s < EARLY_S:
+            # What does not know the broker's key is hung up on, unanswered. So is who meets a port without its broker.
+            self._closed_early += 1
+            if self._closed_early >= CLOSED_EARLY_MOST:
+                self.refusal = OTHER_BROKER
 
     def poll(self, timeout_s: float | None) -> bool:
         """Wait until a message can be received or the connection changed. False on timeout."""

@@ -28,15 +28,18 @@ if TYPE_CHECKING:
 EASED_MOST = 16
 """Peers that were FULL and are retried at once: libzmq does not tell which of them has read."""
 
+_SEEN = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+
 MUTED_MAX = 1024
 """Peers remembered as cut off; what they had sent before is dropped unread."""
 
 
 class Listening(Socket):
-    """A socket that binds."""
+    """A socket that binds. `is_open`: processes of any user may connect to a path."""
 
-    def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes]) -> None:
+    def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes], is_open: bool = False) -> None:
         super().__init__(context, raw)
+        self.is_open = is_open
         self.endpoints: list[str] = []  # the bound addresses, with ports filled in
         self._bound: list[ipc_paths.Bound] = []
 
@@ -56,6 +59,8 @@ class Listening(Socket):
         listen_url(str(url))  # a path made up beside another may be too long
         with ipc_paths.claimed(url.path):
             self._bind_raw(url)
+            if self.is_open:
+                ipc_paths.open_to_all(url.path)
             self._bound.append(ipc_paths.Bound(url.path))
 
     def _bind_raw(self, url: Url) -> None:
@@ -80,8 +85,10 @@ class Listening(Socket):
 class ServerSocket(Listening):
     """A ROUTER. A peer is the identity of one connection: a client that reconnects is another peer."""
 
-    def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes]) -> None:
-        super().__init__(context, raw)
+    def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes], is_open: bool = False) -> None:
+        super().__init__(context, raw, is_open)
+        self.failed = 0
+        """Connections that were given up before the gate was asked: by peers without a key, or for another broker."""
         self._last: tuple[bytes, zmq.Frame] | None = None
         self._aside: SetAside[tuple[bytes, list[Buffer], zmq.Frame]] = SetAside()
         self.hold, self.resume = self._aside.hold, self._aside.resume
@@ -90,7 +97,7 @@ class ServerSocket(Listening):
         self._muted: dict[bytes, None] = {}
         self._room = context.room
         self._accepted: set[int] = set()  # descriptors of its connections
-        self._monitor = context.monitor(raw, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        self._monitor = context.monitor(raw, _SEEN)
 
     def guards(self) -> dict[int, Callable[[], None]]:
         """Callbacks by descriptor, for those besides `fd` that must be polled."""
@@ -101,6 +108,9 @@ class ServerSocket(Listening):
         """Take note of connections made and lost, and shut down those that there is no room for."""
         while readable(self._monitor):
             event = parse_monitor_message(self._monitor.recv_multipart(NOBLOCK))
+            if event["event"] == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+                self.failed += 1
+                continue
             descriptor = event["value"]
             if descriptor in self._accepted:
                 self._accepted.remove(descriptor)
@@ -143,8 +153,12 @@ class ServerSocket(Listening):
         return peer, frames
 
     def speaker(self) -> str:
-        """The peer of the last received message, as CURVE vouches for it; "key:" as long as it does not."""
-        return "key:"
+        """The peer of the last received message, as the gate named it when it connected; "key:" without a gate."""
+        assert self._last is not None, "nothing was received yet"
+        try:
+            return str(self._last[1].get("User-Id"))
+        except zmq.ZMQError:
+            return "key:"
 
     def _next(self) -> tuple[bytes, list[Buffer], zmq.Frame] | None:
         message = None

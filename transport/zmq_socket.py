@@ -6,7 +6,7 @@ RECEIVE_COPY_BYTES_MAX. One thread per owner, and never across a fork. Knows no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Self
@@ -34,6 +34,8 @@ _POLLIN = int(zmq.POLLIN)  # the operators of its enum cost as much as asking th
 
 FRAMES_MAX = 3
 """Frames of one message that are kept: one more than any message has, so that the codec can refuse it."""
+
+NO_SECURITY: Mapping[int, int | bytes] = {}
 
 
 class SocketOwner:
@@ -73,14 +75,18 @@ class SocketOwner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def raw_socket(self, kind: int, options: dict[str, int], max_bytes: int) -> zmq.Socket[bytes]:
-        """A new socket of libzmq with these options. Raises CannotListen."""
+    def raw_socket(
+        self, kind: int, options: dict[str, int], max_bytes: int, security: Mapping[int, int | bytes] = NO_SECURITY
+    ) -> zmq.Socket[bytes]:
+        """A new socket of libzmq with these options, and others by number (zmq_curve.py). Raises CannotListen."""
         try:
             made = self._context.socket(kind, self._raw.make)
         except zmq.ZMQError as error:
             raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
         for option, value in options.items():
             made.setsockopt(getattr(zmq, option), value)
+        for number, setting in security.items():
+            made.setsockopt(number, setting)
         made.setsockopt(zmq.MAXMSGSIZE, max_bytes)  # of one frame; libzmq cuts off a peer that announces more
         return made
 

@@ -56,7 +56,7 @@ class Guard:
             if not authorize(principal, operation, resource):
                 self.refused += 1
                 self.last_refusal = f"{principal.name} may not {operation} {resource}"
-                raise Forbidden(f"user {self.last_refusal}: an administrator can allow it with penstock acl add")
+                raise Forbidden(f"user {self.last_refusal}: {_way_out(principal)}")
         if key is not None and needs:
             principal.remember(key)
 
@@ -65,14 +65,20 @@ class Guard:
         return None if found is None else found.name
 
     @property
-    def name(self) -> str:
+    def proof(self) -> str:
         """Of the principal; "" without any."""
-        return "" if self._principal is None else self._principal.name
+        return "" if self._principal is None else self._principal.proof
 
     def viewer(self) -> Sees:
         """What the principal of this request may see, also later."""
         principal = self._principal
         return _everything if principal is None else lambda resource: authorize(principal, "see", resource)
+
+
+def _way_out(principal: Principal) -> str:
+    if ":" not in principal.name:
+        return "an administrator can allow it with penstock acl add"
+    return "it is no user of the broker's file, or not any more; an administrator adds it with penstock key or user uid"
 
 
 def _everything(resource: str) -> bool:

@@ -262,7 +262,7 @@ class Node:
     def judge(self, current: Callable[[str], Principal]) -> None:
         """Rights have changed: end the sessions, and take back the logs, that are not allowed any more.
 
-        `current`: principals by name.
+        `current`: principals by what they proved.
         """
         if self._office is not None:
             self._office.sessions.judge(current)

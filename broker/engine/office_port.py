@@ -28,8 +28,8 @@ class OfficePort:
     def reply(self, peer: Peer, message: Answer, payload: Payload = b"") -> bool:
         return self._port.reply(peer, message, payload)
 
-    def open_delivery(self, session: int) -> str:
-        return self._port.open_delivery(session)
+    def open_delivery(self, session: int, peer: Peer, owner: str = "") -> str:
+        return self._port.open_delivery(session, peer, owner)
 
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
         return self._port.deliver(session, message, payload)

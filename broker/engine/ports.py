@@ -75,8 +75,11 @@ class Port(Protocol):
         """
         ...
 
-    def open_delivery(self, session: int) -> str:
-        """A fresh endpoint for one "push" session and exactly one peer; "" makes the session use "control"."""
+    def open_delivery(self, session: int, peer: Peer, owner: str = "") -> str:
+        """A fresh endpoint for one "push" session and exactly one peer; "" makes the session use "control".
+
+        `peer` is the connection that asks, `owner` what the principal behind it has proved: that one alone may connect.
+        """
         ...
 
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:

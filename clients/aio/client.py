@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from ...storage.record import Record
+from ...transport.keys import KeyLike
 from ...transport.messages import Stage
 from ..arguments.checking import check_name, checked, checks
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes
@@ -42,7 +43,7 @@ from .worker import AsyncWorker
 @checked
 @opens
 async def connect(
-    url: str, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto"
+    url: str, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto", key: KeyLike = None
 ) -> AsyncClient:
     """Connect to a broker, or open a data directory or a broker in memory.
 
@@ -55,11 +56,15 @@ async def connect(
             "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
             lets us, else push, and control when that does not get through. Over unix://, "push" means control. An
             event loop maps only when told to, because it would wait for the disk.
+        key: over tcp://, a Key or the path of a key file. None: the file that PENSTOCK_KEY names, or none.
 
-    Raises: InvalidUrl; TimedOut when no broker answers; AlreadyOpen, ForeignDirectory, NewerFormat for file://.
+    Raises: InvalidUrl; InvalidKey; Unauthenticated when the broker does not let it in; TimedOut when none answers;
+        AlreadyOpen, ForeignDirectory, NewerFormat for file://.
     """
     patience = seconds(timeout, "timeout")
-    client = AsyncClient(AsyncDriver(open_connection(url, timeout=patience, name=name, clock=time.monotonic)), delivery)
+    client = AsyncClient(
+        AsyncDriver(open_connection(url, timeout=patience, name=name, clock=time.monotonic, key=key)), delivery
+    )
     try:
         await client.ping()
     except BaseException:

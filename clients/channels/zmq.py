@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...transport.bell import Bell
 from ...transport.codec import decode_answer, frames
-from ...transport.errors import ProtocolError
+from ...transport.errors import ProtocolError, Unauthenticated
+from ...transport.keys import Key
 from ...transport.url import reachable
 from ...transport.zmq_connecting import ClientSocket, PullSocket
 from ...transport.zmq_sockets import Context
@@ -21,6 +22,7 @@ from ..reading.mapped import board_logs, board_source
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
+    from ...storage.errors import Error
     from ...transport.messages import Answer, Joined, Message, Topic, Welcome
     from ..reading.mapped import LogSource, MappedSource
 
@@ -35,10 +37,10 @@ class ZmqChannel:
     remote = True
     more = True
 
-    def __init__(self, url: str, *, max_bytes: int) -> None:
+    def __init__(self, url: str, *, max_bytes: int, key: Key | None = None) -> None:
         self._url = url
         self._max_bytes = max_bytes
-        self._context = Context()
+        self._context = Context(key=key)
         self._front = Front()
         try:
             self._dealer: ClientSocket = self._context.client(url, max_bytes=max_bytes)
@@ -63,6 +65,10 @@ class ZmqChannel:
     @property
     def connected(self) -> bool:
         return self._dealer.connected
+
+    @property
+    def refusal(self) -> Error | None:
+        return Unauthenticated(f"{self._url}: {self._dealer.refusal}") if self._dealer.refusal else None
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:
         taken = bool(self._dealer.send(frames(message, payload)))

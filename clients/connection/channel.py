@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
+    from ...storage.errors import Error
     from ...transport.messages import Answer, Joined, Message, Topic, Welcome
     from ..reading.mapped import LogSource, MappedSource
 
@@ -36,6 +37,11 @@ class ClientChannel(Protocol):
     @property
     def connected(self) -> bool:
         """Whether the latest connection stands."""
+        ...
+
+    @property
+    def refusal(self) -> Error | None:
+        """Why the broker will never let this client in; None as long as it may."""
         ...
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:

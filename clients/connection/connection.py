@@ -262,6 +262,9 @@ class Connection:
                 if not channel.more:
                     break
             self._emptied = now
+            if self.refused is None and channel.refusal is not None:
+                self.refused = channel.refusal
+                self.ended.append(self)  # all waiters hear of it
             if now >= self._greet_again:
                 self._greet()
             if now >= self._look_at:

@@ -63,6 +63,7 @@ class DirectoryChannel:
     """See the module."""
 
     remote = False
+    refusal = None
     more = True
 
     def __init__(self, data: str, *, clock: Callable[[], float]) -> None:

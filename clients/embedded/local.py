@@ -57,7 +57,7 @@ class LocalPort:
         assert isinstance(peer, LocalChannel), "only channels of this process ask"
         return peer.put(message, payload)
 
-    def open_delivery(self, session: int) -> str:
+    def open_delivery(self, session: int, peer: Hashable, owner: str = "") -> str:
         return ""
 
     def deliver(self, session: int, message: Deliver, payload: Buffer) -> bool:
@@ -245,6 +245,7 @@ class LocalChannel:
     """A channel to a node in this process."""
 
     remote = False
+    refusal = None
     more = True
 
     def __init__(

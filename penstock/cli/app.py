@@ -26,6 +26,7 @@ COMMANDS = {
     "gateway": "Serve Redis and HTTP clients, as a client of a broker.",
     "user": "Add, list and delete users, their tokens and ids of the system.",
     "acl": "Allow and deny users operations on topics, groups and others.",
+    "key": "Make keys for tcp://; add, list and delete those of users.",
     "topic": "Create, list, show, alter and delete topics.",
     "produce": "Write records to a topic.",
     "consume": "Read records of a topic.",

@@ -27,6 +27,7 @@ ERRORS = {
         "invalid_certificate",
         "invalid_users",
         "insecure_listen",
+        "invalid_key",
     ),
     NOT_FOUND: (
         "unknown_topic",

@@ -22,6 +22,7 @@ from .. import config as configuration
 from ..storage import units
 from ..storage.errors import Error
 from ..transport import ipc_paths, other_doors
+from ..transport.keys import VARIABLE
 from ..transport.url import connect_url
 from .output import Output
 
@@ -197,9 +198,16 @@ def with_session(function: F) -> F:
     def command(*args: Any, url: str | None, config_file: str | None, as_json: bool, **options: Any) -> Any:
         check_text()
         loaded = configuration.load({"url": url, **dict(options.pop("overrides", ()))}, path=config_file)
+        hand_down_key(loaded.config)
         return function(*args, session=Invocation(loaded, Output(as_json=as_json)), **options)
 
     return _URL(_CONFIG(_JSON(command)))  # type: ignore[return-value]
+
+
+def hand_down_key(config: configuration.Config) -> None:
+    """Have all that this process and its children connect to hear of the configured key file: by its path."""
+    if config.key:
+        os.environ[VARIABLE] = str(Path(config.key).absolute())
 
 
 def with_config(function: F) -> F:

@@ -18,7 +18,7 @@ from .. import config as configuration
 from ..address import check_private
 from ..storage.linux import need_linux
 from ..transport.free_addresses import need_free
-from .options import with_config
+from .options import hand_down_key, with_config
 from .output import Output
 from .reloading import Reloading
 from .standard_streams import unread_is_fine
@@ -67,13 +67,14 @@ _ENGINE = (
 @click.option(
     "--access", metavar="FILE", help="Users, and what each may do here and at the gateway; see `penstock acl add`."
 )
+@click.option("--broker-key", metavar="FILE", help="The broker's key, for tcp:// with --access; see `penstock key`.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
     *, data: str | None, listen: tuple[str, ...], advertise: tuple[str, ...], resp: tuple[str, ...],
-    http: tuple[str, ...], metrics: tuple[str, ...], users: str | None, access: str | None, insecure: bool | None,
-    parent: int | None,
+    http: tuple[str, ...], metrics: tuple[str, ...], users: str | None, access: str | None,
+    broker_key: str | None, insecure: bool | None, parent: int | None,
     settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
@@ -81,7 +82,7 @@ def command(
     own: dict[str, Any] = {
         "data": data, "listen": list(listen) or None, "advertise": list(advertise) or None,
         "resp": list(resp) or None, "http": list(http) or None, "metrics": list(metrics) or None,
-        "users": users, "access": access, "insecure": insecure,
+        "users": users, "access": access, "broker_key": broker_key, "insecure": insecure,
     }  # fmt: skip
 
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
@@ -106,6 +107,7 @@ def command(
                 _greet(output, event)
         said.append(event)
 
+    hand_down_key(loaded.config)
     config = serve_config(loaded.config)
     begin("supervisor", config.log)
     reloading = Reloading(loaded.config, lambda: configuration.load(flags, path=config_file), output, say)
@@ -127,6 +129,7 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         listen=tuple(config.listen),
         advertise=tuple(config.advertise),
         access=str(Path(config.access).absolute()) if config.access else "",
+        broker_key=str(Path(config.broker_key).absolute()) if config.broker_key else "",
         insecure=config.insecure,
         board_rows=config.board_rows,
         mapped_readers=config.mapped_readers,

@@ -83,7 +83,7 @@ def token_(file: str, name: str, expires: float | None, output: Output) -> None:
     """
     until = 0 if expires is None else int(time.time() + expires)
     secret, token = access_file.add_token(file, name, until)
-    output.say("made", secret, token=secret, id=token.id, user=name, file=file, expires=_when(until))
+    output.say("made", secret, token=secret, id=token.id, user=name, file=file, expires=when(until))
 
 
 @command.command("tokens")
@@ -94,9 +94,9 @@ def tokens_(file: str, output: Output) -> None:
     found = sorted(access_file.read(file).tokens)
     if output.as_json:
         for each in found:
-            output.json({"id": each.id, "user": each.user, "expires": _when(each.expires)})
+            output.json({"id": each.id, "user": each.user, "expires": when(each.expires)})
         return
-    rows = [[each.id, each.user, _when(each.expires) or "never"] for each in found]
+    rows = [[each.id, each.user, when(each.expires) or "never"] for each in found]
     output.table(["id", "user", "expires"], rows, empty="no tokens yet: penstock user token FILE NAME")
 
 
@@ -137,5 +137,6 @@ def no_uid(file: str, uid: int, output: Output) -> None:
     output.say("deleted", f"user id {uid} is no user", uid=uid, file=file)
 
 
-def _when(expires: int) -> str | None:
+def when(expires: int) -> str | None:
+    """A time of expiry for people and programs; None for never."""
     return datetime.fromtimestamp(expires, UTC).isoformat() if expires else None

@@ -128,7 +128,7 @@ def until_eased(port: SocketPort, poller: Poller, *sessions: int) -> None:
 
 def test_an_endpoint_without_a_peer_is_told_of_when_one_comes_and_not_before(pushing):
     port, sockets, poller = pushing
-    endpoints = {session: port.open_delivery(session) for session in (1, 2)}
+    endpoints = {session: port.open_delivery(session, SocketPeer(0, b"")) for session in (1, 2)}
     for _ in range(2):
         assert not any(port.deliver(session, deliver(1), BATCH) for session in endpoints)
     while poller.poll(0.0):  # what making them has left behind
@@ -151,7 +151,7 @@ def test_an_endpoint_without_a_peer_is_told_of_when_one_comes_and_not_before(pus
 def test_an_endpoint_that_is_closed_while_it_is_full_is_not_told_of(pushing):
     port, _, poller = pushing
     for session in (1, 2):
-        port.open_delivery(session)
+        port.open_delivery(session, SocketPeer(0, b""))
         assert not port.deliver(session, deliver(1), BATCH)
     for session in (1, 2):
         port.close_delivery(session)

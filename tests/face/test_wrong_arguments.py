@@ -61,6 +61,7 @@ WRONG = {
     "AsyncTask": ["x", 5],
     "Message": ["x", 5],
     "Retry": ["x", 5],
+    "KeyLike": [5, []],
     "Delivery": ["fast", 5, ["push"]],
     "Format": ["avro", 5],
     "Encoding": ["yaml", 5],

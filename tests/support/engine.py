@@ -94,7 +94,7 @@ class MemoryPort:
         self.sent.append((peer, message, bytes(payload)))
         return True
 
-    def open_delivery(self, session: int) -> str:
+    def open_delivery(self, session: int, peer: Any, owner: str = "") -> str:
         self.open.add(session)
         return f"inproc://{session}"
 

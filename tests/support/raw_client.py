@@ -9,14 +9,15 @@ from typing import Any
 from penstock.storage.batch import batches
 from penstock.transport import codec
 from penstock.transport import messages as m
+from penstock.transport.keys import Key
 from penstock.transport.sockets import Sockets
 
 
 class RawClient:
     """One connection. Requests are asked again when the connection was made anew meanwhile."""
 
-    def __init__(self, url: str) -> None:
-        self.sockets = Sockets()
+    def __init__(self, url: str, key: Key | None = None) -> None:
+        self.sockets = Sockets(key=key)
         self.socket = self.sockets.client(url)
         self.unasked: list[tuple[Any, bytes]] = []
         self._last = 0

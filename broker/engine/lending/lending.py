@@ -106,7 +106,7 @@ class Lending:
 
     def lend(self, peer: Peer, message: Lend, payload: Payload, now: Now) -> None:
         """Give a grant. Raises NotLent, Fenced, UnknownProducer, InvalidRequest."""
-        partition, owner = self._topics.partition(message.topic, message.partition), self._guard.name
+        partition, owner = self._topics.partition(message.topic, message.partition), self._guard.proof
         self._check(peer, message, partition, now)
         begun_before = partition.log.ready and partition.log.in_term
         if begun_before and partition.idle:
@@ -326,7 +326,7 @@ class Lending:
         self._distrusted.discard(peer)
 
     def judge(self, current: Callable[[str], Principal]) -> None:
-        """Take back logs whose producers may not write them any more. `current`: principals by name."""
+        """Take back logs whose producers may not write them any more. `current`: principals by what they proved."""
         for loan in list(self.loans.values()):
             if not authorize(current(loan.owner), "write", f"topic:{loan.partition.topic}"):
                 self._take_back(loan)

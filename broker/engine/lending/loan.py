@@ -50,7 +50,7 @@ class Loan:
         overlays: Overlays, clock: Clock, tally: Tally,
         on_busy: Callable[[Loan], None], on_over: Callable[[Loan], None],
     ) -> None:  # fmt: skip
-        """`owner`: the principal by name. `on_busy`: a step is to be tried again. `on_over`: the grant has ended."""
+        """`owner`: its proof. `on_busy`: a step is to be tried again. `on_over`: the grant has ended."""
         self.partition = partition
         self.peer = peer
         self.owner = owner

@@ -64,8 +64,7 @@ class SessionRequests:
             self._sessions.evict(
                 older, SessionReplaced(f"member {message.member} of group {message.group} joined again")
             )
-        session = self._open(peer, topic, message, now)
-        session.owner = owner
+        session = self._open(peer, topic, message, now, owner)
         if message.group:
             self._join_group(topic, session)
         else:
@@ -163,17 +162,18 @@ class SessionRequests:
                     return  # its topic is deleted, or it was silent for too long: it was told
         session.awaited -= 1
 
-    def _open(self, peer: Peer, topic: Topic, message: Join, now: Now) -> Session:
+    def _open(self, peer: Peer, topic: Topic, message: Join, now: Now, owner: str) -> Session:
         id_ = self._sessions.new_id()
         endpoint, slot, delivery = "", -1, message.delivery
         if delivery == PUSH:
-            endpoint = self._port.open_delivery(id_)
+            endpoint = self._port.open_delivery(id_, peer, owner)
             delivery = PUSH if endpoint else CONTROL
         elif delivery == MAPPED:
             slot = self._port.open_wake(id_)
         credit, failing = (message.credit_bytes, message.credit_records), self._agenda.failing
         outlet = Outlet(id_, self._config.chunk_bytes, *credit, failing)
         session = Session(id_, peer, topic, outlet, self._agenda, self._sessions.readers, delivery=delivery)
+        session.owner = owner
         session.group, session.member, session.start = message.group, message.member, message.start
         lowest, highest = self._config.session_timeout_min_s, self._config.session_timeout_max_s
         session.timeout_s = min(max(message.session_timeout_ms / 1000, lowest), highest)

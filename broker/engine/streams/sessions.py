@@ -72,7 +72,7 @@ class Session:
         self.joining: Joined | None = None  # to be sent with the first assignments
         self.membership: Membership | None = None
         self.is_stray = False  # its connection has closed
-        self.owner = ""  # the principal that opened it
+        self.owner = ""  # what the principal that opened it has proved
         self._agenda = agenda
         self._readers = readers
         self._given: dict[int, Assignment] = {}
@@ -281,13 +281,13 @@ class Sessions:
 
     @property
     def asker(self) -> str:
-        """The principal of the request at hand, by name."""
-        return self._guard.name
+        """What the principal of the request at hand has proved."""
+        return self._guard.proof
 
     def own(self, id_: int) -> Session | None:
         """A session by id; None if there is none that the request's principal has opened."""
         session = self.by_id.get(id_)
-        return session if session is not None and session.owner == self._guard.name else None
+        return session if session is not None and session.owner == self._guard.proof else None
 
     def disconnect(self, peer: Peer) -> None:
         """A connection has closed: deliver nothing over it."""
@@ -397,14 +397,14 @@ class Sessions:
         self._port.reply(session.peer, Evicted(session.id, error.code, error.message))
 
     def judge(self, current: Callable[[str], Principal]) -> None:
-        """Evict the sessions whose owners may not read any more what they read. `current`: principals by name."""
+        """Evict the sessions whose owners may not read any more what they read. `current`: principals by proof."""
         for session in list(self.by_id.values()):
             owner, topic = current(session.owner), session.topic.name
             if not (
                 authorize(owner, "read", f"topic:{topic}")
                 and (not session.group or authorize(owner, "read", f"group:{topic}/{session.group}"))
             ):
-                self.evict(session, Forbidden(f"user {session.owner} may not read topic {topic} any more"))
+                self.evict(session, Forbidden(f"user {owner.name} may not read topic {topic} any more"))
 
     def expire(self, now: Now) -> None:
         """Evict what was silent for too long.

@@ -190,7 +190,7 @@ def test_control_delivery_follows_a_peer_that_reconnected():
 
 def test_push_without_a_port_of_its_own_falls_back_to_control():
     rig, topic = filled()
-    rig.port.open_delivery = lambda session: ""
+    rig.port.open_delivery = lambda session, peer, owner="": ""
     joined = rig.join(topic)
     assert joined.endpoint == ""
     assert any(isinstance(message, m.Deliver) for message in rig.told(joined.session))
