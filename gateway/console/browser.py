@@ -82,10 +82,8 @@ async def message(maker: PageMaker, call: HttpCall) -> Reply:
     call.may("read", name)
     topic = (await maker.link.driver.run(maker.link.verbs.topics([name])))[0]
     place, offset = TopicPlace(topic, _number(call.path["partition"], topic)), _offset(call.path["offset"])
-    found: list[Record] = []
-    if place.first <= offset < place.end:
-        parts, _ = await take(maker.link, topic, {place.partition: offset}, 1)
-        found = [record for part in parts for record in part.records() if record.offset == offset]
+    parts, _ = await take(maker.link, topic, {place.partition: offset}, 1)
+    found = [record for part in parts for record in part.records() if record.offset == offset]
     if not found:
         there = f"it has those from {place.first} to {place.end - 1}" if place.end > place.first else "it is empty"
         raise Refusal(404, "out_of_bounds", f"partition {place.partition} has no message {offset}: {there}")

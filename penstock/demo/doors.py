@@ -33,7 +33,7 @@ from .tally import Tally
 MOST = 10_000
 """Records of one request."""
 
-LIBRARIES = ("hiredis", "httptools", "redis", "starlette", "uvicorn", "uvloop")
+LIBRARIES = ("hiredis", "httptools", "jinja2", "redis", "starlette", "uvicorn", "uvloop")
 
 Pages = Iterator[list[Record]]
 

@@ -21,7 +21,7 @@ from support.processes import Serving, spawn
 from support.sources import ROOT
 
 NEEDS = "needs the extra gateway and the clients redis and httpx: pip install '.[dev]'"
-LIBRARIES = ("hiredis", "httptools", "httpx", "redis", "starlette", "uvicorn", "uvloop")
+LIBRARIES = ("hiredis", "httptools", "httpx", "jinja2", "redis", "starlette", "uvicorn", "uvloop")
 
 
 class GatewayProcess:

@@ -232,6 +232,8 @@ def test_messages_are_found_by_time(busy, penstock_broker, penstock_client):
 def test_messages_are_found_by_key(busy, key):
     found = offsets(busy.page(f"/console/topics/orders/messages?partition=0&key={key}"))
     assert found == list(range(99, 0, -2))
+    page = busy.page(f"/console/topics/orders/messages?partition=0&key={key}")
+    assert offsets(busy.page(link(page, "next"))) == list(range(119, 100, -2))
 
 
 def test_a_key_is_looked_for_in_its_partition(busy, penstock_client):
@@ -279,6 +281,14 @@ def test_a_message_is_shown_in_the_form_that_is_asked_for(busy):
     assert "7b 22 6e" in busy.page(f"{path}?form=hex")
     other = busy.page("/console/topics/orders/messages/1/0")
     assert ("ff 00" in other, "trace" in other, "17" in other) == (True, True, True)
+
+
+def test_a_message_that_was_removed_is_not_another_one(busy, penstock_client):
+    penstock_client.trim("orders", 0, records=1)
+    first = penstock_client.topic("orders").partitions[0].first
+    assert first > 0
+    assert busy.get(f"/console/topics/orders/messages/0/{first - 1}").status_code == 404
+    assert busy.get(f"/console/topics/orders/messages/0/{first}").status_code == 200
 
 
 def test_a_file_is_kept_by_browsers_and_named_by_its_bytes(site):
