@@ -130,7 +130,17 @@ ORDER = {
         *("resp", "http", "console", "process", "__main__", ""),
     ],
     "penstock.gateway.http": [
-        *("problems", "strict_json", "origins", "authenticating", "operation", "shapes", "formats", "task_shapes"),
+        *(
+            "problems",
+            "request_ids",
+            "strict_json",
+            "origins",
+            "authenticating",
+            "operation",
+            "shapes",
+            "formats",
+            "task_shapes",
+        ),
         *("wording", "openapi"),
         *("page", "arrow_bodies", "producing", "queues", "streaming", "tasks", "groups", "topics", "gateway", "table"),
         *("app", "connection", "server", ""),

@@ -21,6 +21,7 @@ from starlette.routing import Route, Router
 from ...broker.rights import ANYONE
 from ...storage.errors import Error
 from ..holding import TOO_MUCH, HeldBytes
+from . import request_ids
 from .authenticating import principal_of
 from .openapi import body_fields
 from .operation import (
@@ -75,21 +76,24 @@ class HttpPath:
         held = [0]
         call = HttpCall(self._door, ANYONE, scope["path_params"], dict(scope["headers"]), _leaving(receive))
         try:
-            found = await self._found(call, scope, receive, held)
+            found, request_id = await self._found(call, scope, receive, held)
             if not isinstance(found, Streamed):
-                await _answer(found, send)
+                await _answer(found, send, request_id)
             elif scope["method"] == "HEAD":
-                await _answer(Reply(b"", found.media_type), send)
+                await _answer(Reply(b"", found.media_type), send, request_id)
             else:
-                await self._stream(found, scope[CONNECTION], send)
+                await self._stream(found, scope[CONNECTION], send, request_id)
         except ClientLeft:
             pass
         finally:
             self._held.give(held[0])
             call.close()
 
-    async def _found(self, call: HttpCall, scope: Scope, receive: Receive, held: list[int]) -> Reply | Streamed:
-        """The reply to a request, and the error that it ended with as one. Raises ClientLeft."""
+    async def _found(
+        self, call: HttpCall, scope: Scope, receive: Receive, held: list[int]
+    ) -> tuple[Reply | Streamed, bytes]:
+        """The reply to a request, and the error that it ended with as one; and the request's id. Raises ClientLeft."""
+        request_id = request_ids.given(call.headers)
         try:
             row, decoder = self._row(scope)
             _check_headers(scope["headers"])
@@ -105,15 +109,17 @@ class HttpPath:
                 said = sentence(str(error), "the body")
                 raise Refusal(400, "invalid_request", f"{said}{_hint(row, said)}") from None
             if isinstance(found, Streamed):
-                return found
+                return found, request_id
             reply = found if isinstance(found, Reply) else _json(row, found)
             held[0] += self._take(len(reply.body))
-            return reply
+            return reply, request_id
         except ClientLeft:
             raise
         except Exception as error:
-            reply = _failed(error, self._rows)
-            return reply if self._fails is None else _shown(reply, self._fails)
+            request_id = request_id or request_ids.made()
+            reply = _failed(error, self._rows, request_id)
+            log.info("request %s: %s %r: %d", request_id.decode(), scope["method"], scope["path"], reply.status)
+            return (reply if self._fails is None else _shown(reply, self._fails)), request_id
 
     def _check_page(self, scope: Scope, call: HttpCall) -> None:
         check_origin(scope["method"], scope["scheme"], call.headers, self._door.origins)
@@ -154,9 +160,11 @@ class HttpPath:
                 parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def _stream(self, found: Streamed, connection: StreamHolder, send: Send) -> None:
+    async def _stream(self, found: Streamed, connection: StreamHolder, send: Send, request_id: bytes) -> None:
         """Send the parts, each when the client has read most of the one before. What waits for it is held."""
         headers = [(b"content-type", found.media_type.encode()), (b"cache-control", b"no-store")]
+        if request_id:
+            headers.append((request_ids.HEADER_NAME, request_id))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
             async for part in found.parts:
@@ -192,12 +200,14 @@ def application(door: HttpGateway, rows: Sequence[HttpOperation], body_bytes: in
         return router
     return CORSMiddleware(
         router, allow_origins=door.origins, allow_methods=["*"], allow_headers=["*"],
-        expose_headers=["Penstock-Next", "Retry-After"],
+        expose_headers=["Penstock-Next", "Retry-After", "X-Request-Id"],
     )  # fmt: skip
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    await _answer(_problem(404, Problem("no_such_path", "there is nothing at this path: see /docs", False)), send)
+    problem = Problem("no_such_path", "there is nothing at this path: see /docs", False)
+    request_id = request_ids.given(dict(scope["headers"])) or request_ids.made()
+    await _answer(_problem(404, problem), send, request_id)
 
 
 def _decoder(row: HttpOperation) -> StrictDecoder[Any] | None:
@@ -260,7 +270,7 @@ def _problem(status: int, problem: Problem, *headers: tuple[bytes, bytes]) -> Re
     return Reply(_encode(problem), JSON, status, headers)
 
 
-def _failed(error: Exception, methods: Any) -> Reply:
+def _failed(error: Exception, methods: Any, request_id: bytes) -> Reply:
     """The answer to a request that failed."""
     if isinstance(error, Refusal):
         extra = {
@@ -275,7 +285,7 @@ def _failed(error: Exception, methods: Any) -> Reply:
         return _problem(400, Problem("invalid_request", malformed(str(error)), False))
     if isinstance(error, RecursionError):  # of msgspec
         return _problem(400, Problem("invalid_request", "the body is nested too deeply", False))
-    log.error("a request failed inside the gateway", exc_info=error)
+    log.error("request %s failed inside the gateway", request_id.decode(), exc_info=error)
     return _problem(500, Problem("internal", "the gateway failed: its log says how", False))
 
 
@@ -285,9 +295,11 @@ def _shown(reply: Reply, fails: Callable[[int, Problem], Reply]) -> Reply:
     return msgspec.structs.replace(found, headers=(*found.headers, *reply.headers))
 
 
-async def _answer(reply: Reply, send: Send) -> None:
+async def _answer(reply: Reply, send: Send, request_id: bytes) -> None:
     body = reply.body
     headers = [*reply.headers]
+    if request_id:
+        headers.append((request_ids.HEADER_NAME, request_id))
     if reply.status != 204:
         headers += ((b"content-length", b"%d" % len(body)), (b"content-type", reply.media_type.encode()))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

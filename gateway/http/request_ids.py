@@ -1,0 +1,28 @@
+"""Ids of requests, by which a client's log and the gateway's are brought together: `X-Request-Id`.
+
+Idea: an id that the client sends comes back with the answer. An answer that is an error has one in any case, and the
+line about it in the log of the gateway has the same.
+
+Contract: an id is 1 to 128 visible ASCII characters; another one counts as none, so that no client can write lines
+into the log.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+
+HEADER_NAME = b"x-request-id"
+_VALID = re.compile(rb"[!-~]{1,128}")
+
+
+def given(headers: Mapping[bytes, bytes]) -> bytes:
+    """The id that a client sent, b"" without one."""
+    found = headers.get(HEADER_NAME, b"")
+    return found if _VALID.fullmatch(found) else b""
+
+
+def made() -> bytes:
+    """An id for a request without one."""
+    return uuid.uuid4().hex.encode()
