@@ -34,9 +34,14 @@ class Refusals:
         self.count += 1
         self._last = sentence
 
+    @property
+    def untold(self) -> bool:
+        """Whether some are in no line yet."""
+        return self.count != self._told
+
     def show(self, now_s: float) -> None:
         """Write the line if there is something to tell, and it is time."""
-        if self.count == self._told or now_s < self._due_s:
+        if not self.untold or now_s < self._due_s:
             return
         refused, self._told, self._due_s = self.count - self._told, self.count, now_s + PERIOD_S
         shown = "".join(each if each.isprintable() else "?" for each in self._last[:SHOWN_MOST])

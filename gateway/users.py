@@ -24,6 +24,7 @@ import time
 from ..broker.access_watch import LOOK_S, WatchedAccess
 from ..broker.errors import InvalidUsers
 from ..broker.passwords import as_bytes, decoy
+from ..broker.refusals import PERIOD_S, Refusals
 from ..broker.rights import EVERYTHING, Principal
 from ..broker.tokens import digest_of
 from .rotation import Rotation
@@ -43,6 +44,9 @@ class Users:
         self._secret = secrets.token_bytes(32)
         self._right: dict[str, bytes] = {}  # by name, a keyed hash of a password that was right
         self._rotation = Rotation()
+        self.refusals = Refusals("refused {} clients", log.warning)
+        """Of both doors: who did not authenticate."""
+        self._showing: asyncio.TimerHandle | None = None
 
     @classmethod
     def load(cls, path: str, *, enforced: bool = False) -> Users:
@@ -52,11 +56,25 @@ class Users:
             raise InvalidUsers(f"{path} has no users: penstock user add {path} NAME")
         return users
 
-    def verify_token(self, secret: str) -> Principal | None:
+    def verify_token(self, secret: str, source: str = "") -> Principal | None:
         """The principal of a token; None when it is wrong or has expired."""
         self._refresh()
         token = self._tokens.get(digest_of(secret))
-        return self._principal(token.user) if token is not None and token.valid(time.time()) else None
+        if token is not None and token.valid(time.time()):
+            return self._principal(token.user)
+        self._refused("a wrong token" if token is None else f"token {token.id} of {token.user} has expired", source)
+        return None
+
+    def _refused(self, what: str, source: str) -> None:
+        """Write to the log that a client was refused, at once if that is allowed, else a second later."""
+        self.refusals.note(f"{what}, from {source or 'a process of this machine'}")
+        self.refusals.show(time.monotonic())
+        if self.refusals.untold and self._showing is None:
+            self._showing = asyncio.get_running_loop().call_later(PERIOD_S, self._show)
+
+    def _show(self) -> None:
+        self._showing = None
+        self.refusals.show(time.monotonic())
 
     def current(self, principal: Principal) -> Principal:
         """A principal that has authenticated, with its grants of now. A deleted user has none, if they are enforced."""
@@ -100,7 +118,10 @@ class Users:
                 self._right[name] = self._keyed(password)
 
         matching.add_done_callback(finished)
-        return self._principal(name) if await asyncio.shield(matching) and known is not None else None
+        if await asyncio.shield(matching) and known is not None:
+            return self._principal(name)
+        self._refused(f"user {name!r} with a wrong password" if known else f"{name!r}, who is no user", source)
+        return None
 
     def _was_right(self, name: str, password: str) -> bool:
         return hmac.compare_digest(self._right.get(name, b""), self._keyed(password))

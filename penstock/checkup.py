@@ -60,7 +60,7 @@ def examine(config: Config) -> Iterator[Finding]:
     checks: list[Callable[[], Iterator[Finding]]] = [
         versions,
         lambda: directory(data),
-        lambda: permissions(data, config.users),
+        lambda: permissions(data, config.users, config.access, config.broker_key, config.key),
         lambda: space(data),
         lambda: shared_memory(total_bytes(config.board_rows, config.mapped_readers), Path(SHARED_MEMORY)),
         lambda: limits(data),
@@ -106,9 +106,10 @@ def directory(data: Path) -> Iterator[Finding]:
         )
 
 
-def permissions(data: Path, users: str) -> Iterator[Finding]:
-    """Who may read and write what the broker keeps."""
-    for path, what in ((data, "the data"), *([(Path(users), "the users file")] if users else [])):
+def permissions(data: Path, *secret: str) -> Iterator[Finding]:
+    """Who may read and write what the broker keeps. `secret`: files of users and keys; "" is none."""
+    files = [(Path(each), "users or keys") for each in dict.fromkeys(secret) if each]
+    for path, what in ((data, "the data"), *files):
         if not path.exists():
             continue
         found = path.stat()

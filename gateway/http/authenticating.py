@@ -25,7 +25,7 @@ async def principal_of(users: Users | None, headers: Mapping[bytes, bytes], sour
     header = headers.get(b"authorization", b"")
     secret = bearer(header)
     if secret is not None:
-        principal = users.verify_token(secret)
+        principal = users.verify_token(secret, source)
         if principal is None:
             raise Refusal(401, "unauthenticated", "the token is wrong, or it has expired")
         return principal
