@@ -8,8 +8,10 @@ One line each, after the name of a user: of passwords, tokens, ids of the system
     ann:uid:1000
     ann:allow:read,write:topic:orders-*
     *:deny:read:topic:secret
+    ann:quota:bytes=1000000,requests=500,connections=10,in-flight=100
 
-A grant of `*` concerns all users. EXPIRES is in seconds since 1970; 0 stands for never.
+A grant of `*` concerns all users; a quota of `*` is of each user without one of its own.
+EXPIRES is in seconds since 1970; 0 stands for never.
 
 Contract: the file is readable by its owner alone, and replaced as a whole; two programs that change it take turns. What
 is not changed stays as it is, comments too. It holds no secret but hashes. A file with a line that is none is refused.
@@ -32,6 +34,7 @@ from . import passwords
 from . import tokens as token_lines
 from .errors import InvalidUsers
 from .passwords import HashedPassword
+from .quotas import Quota
 from .rights import OPERATIONS, Grant, Principal, in_order, is_pattern
 from .tokens import Credential, Token
 
@@ -62,6 +65,7 @@ class Access:
         self.keys: list[Key] = []
         self.uids: dict[int, str] = {}
         self.grants: list[tuple[str, Grant]] = []
+        self.quotas: dict[str, Quota] = {}
 
     @property
     def names(self) -> list[str]:
@@ -70,9 +74,11 @@ class Access:
         return sorted({*self.passwords, *self.uids.values(), *named})
 
     def principal(self, name: str, proof: str = "") -> Principal:
-        """A user with all grants that concern it; one that is not there has none. `proof`: see Principal."""
-        grants = [grant for user, grant in self.grants if user in (name, ALL) and name in self.names]
-        return Principal(name, grants, proof)
+        """A user with its quota and all grants that concern it, none if it is not there. For `proof` see Principal."""
+        if name not in self.names:
+            return Principal(name, (), proof)
+        grants = [grant for user, grant in self.grants if user in (name, ALL)]
+        return Principal(name, grants, proof, self.quotas.get(name, self.quotas.get(ALL)))
 
     def take(self, line: str) -> str:
         """Take one line. Returns what is wrong with it, or ""."""
@@ -80,6 +86,9 @@ class Access:
         if grant := _grant(rest):
             self.grants.append((name, grant))
             return "" if is_name(name) or name == ALL else _NONE
+        if quota := _quota(rest):
+            is_new = self.quotas.setdefault(name, quota) is quota
+            return ("" if is_new else f"the quota of {name} is there twice") if is_name(name) or name == ALL else _NONE
         if not is_name(name):
             return _NONE
         if token := token_lines.parsed(line):
@@ -110,6 +119,24 @@ def _grant(text: str) -> Grant | None:
     if found is None or not operations <= set(OPERATIONS) or not is_pattern(found[3]):
         return None
     return Grant(found[1] == "deny", operations, found[3])
+
+
+BOUNDS = {"bytes": "bytes_s", "requests": "requests_s", "connections": "connections", "in-flight": "in_flight"}
+"""Names of a quota's bounds in the file, and its fields."""
+
+
+def _quota(text: str) -> Quota | None:
+    found = dict(re.findall(r"([a-z-]+)=([1-9]\d{0,15})(?:,|$)", text.removeprefix("quota:")))
+    if not found or not found.keys() <= BOUNDS.keys():
+        return None
+    quota = Quota(**{BOUNDS[name]: int(bound) for name, bound in found.items()})
+    return quota if text == f"quota:{quota_text(quota)}" else None
+
+
+def quota_text(quota: Quota) -> str:
+    """The bounds of a quota as they stand in the file, in their one order."""
+    bounds = ((name, getattr(quota, field)) for name, field in BOUNDS.items())
+    return ",".join(f"{name}={bound}" for name, bound in bounds if bound)
 
 
 def as_line(name: str, grant: Grant) -> str:
@@ -240,6 +267,22 @@ def delete_grant(path: str, name: str, grant: Grant) -> None:
     line = as_line(name, grant)
     if not _change(path, line.__eq__):
         raise InvalidUsers(f"{path} has no line {line}")
+
+
+def set_quota(path: str, name: str, quota: Quota) -> None:
+    """Give a user, or with * each that has none of its own, this quota in place of the one before."""
+    if name != ALL:
+        _check_name(name)
+    line = f"{name}:quota:{quota_text(quota)}"
+    if _quota(line.partition(":")[2]) is None:
+        raise InvalidUsers("a quota has bounds, of 1 or more each")
+    _change(path, lambda old: old.startswith(f"{name}:quota:"), line)
+
+
+def delete_quota(path: str, name: str) -> None:
+    """Take a quota away."""
+    if not _change(path, lambda old: old.startswith(f"{name}:quota:")):
+        raise InvalidUsers(f"{path} has no quota of {name}")
 
 
 def _check_name(name: str) -> None:

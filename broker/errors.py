@@ -33,6 +33,17 @@ class Forbidden(BrokerError):
     code = "forbidden"
 
 
+class Overloaded(BrokerError):
+    """The user's quota is used up: nothing was done; ask again after `retry_after` seconds."""
+
+    code = "overloaded"
+    retry = True
+
+    def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class InvalidUsers(BrokerError, ValueError):
     """A file of users and grants that cannot be used: its content, or who may read it."""
 

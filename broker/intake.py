@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..storage.errors import Error
 from ..storage.histogram import SAMPLE, Histogram
 from ..transport import codec
 from ..transport.errors import ProtocolError, TooMuchAsked
 from ..transport.messages import Failure
 from .diagnostics import say
+from .engine.turns.replies import failure
 from .overdrafts import SHARE_S, Overdrafts
 from .port import SocketPeer
+from .throttling import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from .access import BrokerAccess
     from .engine import Node, Now
     from .port import SocketPort
+    from .rights import Principal
 
 ALONE_S = 0.002
 """Of one turn, for the only connection that was heard for CALM_S."""
@@ -76,6 +80,8 @@ class Intake:
         self._processor = processor
         self._access = access
         self._overdrafts = Overdrafts[SocketPeer]()
+        self._throttle = Throttle[SocketPeer]()
+        port.meters = self._throttle.meters.by_peer
         self._over_s: dict[SocketPeer, float] = {}
         self._begun_s = 0.0
         self._tell_at_s = 0.0
@@ -87,6 +93,7 @@ class Intake:
         return {
             "received.bytes": self._received_bytes, "received.hostile": self.hostile,
             "turns": self._turns, "turns.us": self._turns_us.values(),
+            "quota.pauses": self._throttle.pauses, "quota.refused": self._throttle.refused,
         }  # fmt: skip
 
     def begin(self) -> None:
@@ -102,8 +109,10 @@ class Intake:
         """Hand over what one socket has, as far as fairness allows."""
         number = self._servers.index(server)
         for identity in server.lost():
-            self._overdrafts.forget(SocketPeer(number, identity))
-            self._node.disconnect(SocketPeer(number, identity))
+            peer = SocketPeer(number, identity)
+            self._overdrafts.forget(peer)
+            self._throttle.lost(peer)
+            self._node.disconnect(peer)
         for identity in server.eased():
             self._node.eased(SocketPeer(number, identity))
         started, ran = self._clock(), self._processor()
@@ -128,12 +137,17 @@ class Intake:
         self._received_bytes += self.bytes
         held, resumed = self._overdrafts.settle(self._over_s, self._begun_s, now_s)
         for peer in held:
-            self._servers[peer.server].hold(peer.identity)
-            self._node.rest(peer)
-        for peer in resumed:
-            self._servers[peer.server].resume(peer.identity)
-            self._node.resume(peer)
-        return self._overdrafts.next_s()
+            self._hold(peer)
+        for peer in (*resumed, *self._throttle.released(now_s)):
+            if not self._throttle.holds(peer) and not self._overdrafts.holds(peer):
+                self._servers[peer.server].resume(peer.identity)
+                self._node.resume(peer)
+        return min((at_s for at_s in (self._overdrafts.next_s(), self._throttle.next_s()) if at_s), default=None)
+
+    def _hold(self, peer: SocketPeer) -> None:
+        """Hear nothing of a connection, and go on with nothing of it, until it is resumed."""
+        self._servers[peer.server].hold(peer.identity)
+        self._node.rest(peer)
 
     def _hear(self, server: Server, number: int, at: Now, started: float) -> dict[SocketPeer, float]:
         """Returns what each connection took of the turn."""
@@ -180,8 +194,26 @@ class Intake:
         access = self._access
         if access is None:
             self._node.receive(peer, message, payload, at)
+            return
+        principal = access.of_peer(server.speaker())
+        if principal.quota is None:
+            self._node.receive(peer, message, payload, at, principal)
         else:
-            self._node.receive(peer, message, payload, at, access.of_peer(server.speaker()))
+            self._hand_over_counted(peer, message, payload, at, principal)
+
+    def _hand_over_counted(
+        self, peer: SocketPeer, message: Any, payload: codec.Buffer, at: Now, principal: Principal
+    ) -> None:
+        """Hand over a message of a principal with a quota, unless it is used up."""
+        try:
+            self._throttle.admit(peer, principal, message, len(payload), at.monotonic_s)
+        except Error as error:
+            if request := getattr(message, "request", 0):
+                self._port.reply(peer, failure(request, error))
+        else:
+            self._node.receive(peer, message, payload, at, principal)
+        if self._throttle.sits_out(peer, at.monotonic_s):
+            self._hold(peer)
 
     def _cut_off(self, server: Server, error: ProtocolError, at: Now) -> None:
         """Close the connection of a peer that sent nonsense, and say so, not more often than people can read."""

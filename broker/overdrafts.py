@@ -101,6 +101,10 @@ class Overdrafts(Generic[Peer]):
                 released.append(peer)
         return released
 
+    def holds(self, peer: Peer) -> bool:
+        """Whether a connection sits out."""
+        return peer in self._held
+
     def next_s(self) -> float | None:
         """When to ask for the released next; None while all are heard."""
         if not self._held:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .admission import Admission
     from .cold_reads import Warmer
     from .engine import Payload
+    from .quotas import Meter
     from .wakes import Wakes
 
 
@@ -67,6 +68,8 @@ class SocketPort:
         admission: Admission | None = None,
     ) -> None:  # fmt: skip
         """`advertise`: the addresses that clients connect to, where they may differ from those of the servers."""
+        self.meters: dict[Any, Meter[Any]] = {}
+        """Of connections whose answers are counted."""
         self.dropped = 0
         """Answers that a peer was gone for, or too slow to take."""
         self.latencies = Latencies()
@@ -93,6 +96,8 @@ class SocketPort:
 
         False when the peer is gone or does not read; an answer is then dropped when its time comes.
         """
+        if self.meters and (meter := self.meters.get(peer)) is not None:
+            meter.answered(peer, getattr(message, "request", 0), len(payload), time.monotonic())
         is_delivery = isinstance(message, Deliver)
         if is_delivery and self._servers[peer.server].is_behind(peer.identity):
             return False

@@ -19,6 +19,8 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from .quotas import Quota
+
 Operation = Literal["see", "read", "write", "manage"]
 """Knowing that it exists, and its state; reading records, and taking part in a group; appending; all that is left."""
 
@@ -67,11 +69,14 @@ class Principal:
     `proof` is what it proved that it has or is, "key:HEX" or "uid:1000": a user may have several keys.
     """
 
-    __slots__ = ("decided", "grants", "name", "passed", "proof")
+    __slots__ = ("decided", "grants", "name", "passed", "proof", "quota")
 
-    def __init__(self, name: str, grants: Iterable[Grant] = (), proof: str = "") -> None:
+    def __init__(
+        self, name: str, grants: Iterable[Grant] = (), proof: str = "", quota: Quota | None = None
+    ) -> None:  # fmt: skip
         self.name = name
         self.proof = proof or name
+        self.quota = quota
         self.grants = tuple(grants)
         self.decided: dict[tuple[str, str], bool] = {}
         self.passed: set[Hashable] = set()  # requests that were allowed, as their guard calls them

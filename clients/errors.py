@@ -8,8 +8,8 @@ from __future__ import annotations
 from ..storage.errors import Error, InvalidArgument, StorageFull
 
 __all__ = [
-    "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "SpoolFull", "StillFull",
-    "TaskCancelled", "TaskFailed", "TimedOut", "Unpicklable", "WindowFull",
+    "CannotDecrypt", "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "SpoolFull",
+    "StillFull", "TaskCancelled", "TaskFailed", "TimedOut", "Unpicklable", "WindowFull",
 ]  # fmt: skip
 
 
@@ -30,6 +30,12 @@ class StillFull(StorageFull, TimedOut):
     """A wait timed out, and the storage of the broker is full. What was sent may be appended once there is room."""
 
     code = "still_full"
+
+
+class CannotDecrypt(ClientError):
+    """A value that no key of the cipher opens: another key, other bytes, or it was never encrypted."""
+
+    code = "cannot_decrypt"
 
 
 class WindowFull(ClientError):

@@ -23,6 +23,7 @@ from .broker.errors import (
     LimitReached,
     NoLeader,
     NotLent,
+    Overloaded,
     PartitionUnavailable,
     SequenceGap,
     SessionExpired,
@@ -43,6 +44,7 @@ from .broker.errors import (
     UnsupportedVersion,
 )
 from .clients.errors import (
+    CannotDecrypt,
     ClientError,
     InvalidArgument,
     MappedUnavailable,
@@ -182,12 +184,14 @@ __all__ = [
     "UnknownTopic",
     "UnsupportedVersion",
     # this side of the connection
+    "CannotDecrypt",
     "ClientError",
     "InvalidArgument",
     "InvalidConfig",
     "MappedUnavailable",
     "NoGroup",
     "NotAssigned",
+    "Overloaded",
     "PartitionUnavailable",
     "SpoolFull",
     "StillFull",

@@ -72,6 +72,8 @@ COUNTED = [
     _Counted("produce.batch_bytes", "produced_batch_bytes", "histogram", "Sizes of batches; of one in 16."),
     _Counted("batches.in_flight", "batches_in_flight", "gauge", "Batches appended and not committed yet."),
     _Counted("received.bytes", "received_bytes_total", "counter", "Bytes of batches that came over connections."),
+    _Counted("quota.pauses", "quota_pauses_total", "counter", "Times that a connection sat out for a quota."),
+    _Counted("quota.refused", "quota_refused_total", "counter", "Requests that were refused for a quota."),
     _Counted("received.hostile", "invalid_messages_total", "counter", "Messages that broke the protocol."),
     _Counted("sent.bytes", "sent_bytes_total", "counter", "Bytes of batches sent over connections."),
     _Counted("answers.dropped", "dropped_answers_total", "counter", "Answers whose client was gone or did not read."),

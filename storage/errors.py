@@ -24,6 +24,7 @@ class Error(Exception):
     retry: ClassVar[bool] = False
     by_code: ClassVar[dict[str, type[Error]]] = {}
     offset: int = -1  # where reading may go on, on errors about a position; -1 when unknown
+    retry_after: float = 0.0  # seconds after which a retry may help, when known
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

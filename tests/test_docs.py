@@ -33,6 +33,7 @@ SAID = {
     "seeing.md": "b'2 teas'",
     "spool.md": "0 [b'UA 1545', b'AA 1141']",
     "queues.md": "mails-0-2 no address dead-lettered since",
+    "encryption.md": "b'3' b'Ann'",
     "log.md": "0 3 [b'UA 1545', b'AA 1141', b'B6 725']",
     "ranges.md": "{0: (0, 0), 1: (1000, 1)}",
     "streams.md": "[0, 1] {0: 2, 1: 0} 1",

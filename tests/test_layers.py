@@ -41,6 +41,7 @@ BELOW = {
         *("penstock.broker.errors", "penstock.broker.exposure", "penstock.broker.refusals"),
         "penstock.broker.passwords",
         "penstock.broker.processes",
+        "penstock.broker.quotas",
         "penstock.broker.rights",
         "penstock.broker.system",
         "penstock.broker.beside",
@@ -109,11 +110,11 @@ ORDER = {
         "examples.flights.transformations.flights",
     ],
     "penstock.broker": [
-        *("errors", "rights", "passwords", "tokens", "access_file", "access_watch", "exposure"),
+        *("errors", "quotas", "rights", "passwords", "tokens", "access_file", "access_watch", "exposure"),
         *("processes", "system", "diagnostics", "refusals", "access", "stop", "config", "cold_reads", "control"),
         *("frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies", "admission"),
-        *("watermarks", "engine", "lenders", "store", "port", "overdrafts", "intake"),
+        *("watermarks", "engine", "lenders", "store", "port", "overdrafts", "throttling", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [
@@ -169,6 +170,7 @@ ORDER = {
             "channels",
             "embedded",
             "opening",
+            "encryption",
         ),
         *("queues", "producing", "consuming", "working", "ranges", "batches", "transactions", "verbs"),
         *(

@@ -16,7 +16,7 @@ from .messages import Failure
 def error_of(failure: Failure) -> Error:
     """The error that a Failure (or an Evicted) stands for, ready to be raised."""
     error = error_from(failure.code, failure.message, retry=failure.retry)
-    error.offset = failure.offset
+    error.offset, error.retry_after = failure.offset, failure.after_ms / 1000
     if isinstance(error, Corrupt) and failure.offset >= 0:
         error.next_offset = failure.offset
     return error

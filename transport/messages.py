@@ -84,7 +84,7 @@ from .transaction_messages import (
     Stage,
     TransactionCommitted,
     TransactionState,
-)
+)  # fmt: skip
 
 __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
@@ -106,6 +106,7 @@ class Failure(Message, tag=0, frozen=True):
     retry: bool = False
     where: str = ""  # the endpoint to ask instead, when the broker knows one
     offset: Int64 = -1  # diverged, out_of_bounds, corrupt: where reading may go on, when known
+    after_ms: Count = 0  # overloaded: when to ask again
 
 
 class Done(Message, tag=1, frozen=True):
@@ -199,8 +200,7 @@ COLUMNS_MAX = 64
 class Fetch(Message, tag=30, frozen=True):
     """Batches from `offset` on, at most `max_bytes` (but at least one batch), waiting up to `wait_ms`.
 
-    `term` is that of the record before `offset`, -1 when unknown; another one is answered `diverged`.
-    `columns`: batches come without any others.
+    `term`: of the record before `offset`, or -1; another is answered `diverged`. `columns`: the only ones that come.
     """
 
     request: Count

@@ -36,6 +36,7 @@ from ...transport.messages import (
     Welcome,
 )  # fmt: skip
 from ..errors import InvalidArgument, TimedOut
+from .overload import sat_out
 from .steps import FOREVER, Pause, Steps
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ class Connection:
         self._name = name
         self._ready = False
         self._torn = False  # a call was interrupted, and the channel may not have been told
+        self._denied = ""  # why the broker greets us later
         self.refused: Error | None = None  # why client and broker cannot work together
         self._greeted = 0  # the connection we greeted on
         self._greeting = 0  # request of the latest Hello
@@ -363,11 +365,15 @@ class Connection:
     def _greeting_answered(self, message: Answer) -> None:
         self._greet_again = FOREVER
         if isinstance(message, Failure):
-            self.refused = error_of(message)
+            if message.after_ms:
+                self._greet_again, self._denied = self.clock() + message.after_ms / 1000, message.message
+            else:
+                self.refused = error_of(message)
             return
         if not isinstance(message, Welcome):
             self.refused = ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}")
             return
+        self._denied = ""
         again, self.welcome, self._ready, self.refused = self.welcome is not None, message, True, None
         self._lost.update(dict.fromkeys(self._asked.values()))
         self._asked = {}
@@ -400,9 +406,14 @@ class Connection:
         """Wait for the answer to a posted question."""
         try:
             pause = Pause(deadline, outcome=question)
-            while question.answer is None:
-                self.check(deadline, what)
-                yield pause
+            while True:
+                while question.answer is None:
+                    self.check(deadline, what)
+                    yield pause
+                if not (yield from sat_out(self, question.answer, deadline)):
+                    break
+                question.answer = None
+                self.post(question)
         finally:
             question.cancel()
         return expect(question.answer, kind)
@@ -424,7 +435,7 @@ class Connection:
         if not self.channel.connected:
             return f"no connection to {self.url}; is a broker running there?"
         if not self._ready:
-            return f"the broker at {self.url} does not answer a greeting"
+            return self._denied or f"the broker at {self.url} does not answer a greeting"
         return f"the broker at {self.url} is connected but has not answered"
 
     def deadline(self, timeout: float | None = None) -> float:

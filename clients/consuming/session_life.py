@@ -216,7 +216,7 @@ class SessionLife:
             return
         if failure.retry:
             self._backoff_s = min(max(2 * self._backoff_s, REJOIN_MIN_S), REJOIN_MAX_S)
-            self._join_at = self._connection.clock() + self._backoff_s
+            self._join_at = self._connection.clock() + max(self._backoff_s, failure.after_ms / 1000)
         else:
             self.failure = raised(failure)
 

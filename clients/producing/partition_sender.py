@@ -268,7 +268,7 @@ class PartitionSender:
         if failure.retry:
             self.trouble = failure
             self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
-            self._retry_at = self._connection.clock() + self._backoff_s
+            self._retry_at = self._connection.clock() + max(self._backoff_s, failure.after_ms / 1000)
         session.failed(failure)
         if session.broken is failure:
             if failure.code == "fenced":

@@ -378,12 +378,12 @@ class Leasing:
             self._failure = raised(failure)
             return
         self._trouble = failure
-        self._wait_a_while()
+        self._wait_a_while(failure.after_ms / 1000)
 
-    def _wait_a_while(self) -> None:
+    def _wait_a_while(self, at_least_s: float = 0.0) -> None:
         """Pause leasing, longer each time until tasks come."""
         self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
-        self._ask_at = self._connection.clock() + self._backoff_s
+        self._ask_at = self._connection.clock() + max(self._backoff_s, at_least_s)
 
     # -- releasing ------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "user": "Add, list and delete users, their tokens and ids of the system.",
     "acl": "Allow and deny users operations on topics, groups and others.",
     "key": "Make keys for tcp://; add, list and delete those of users.",
+    "quota": "Bound what users take: bytes, requests, connections.",
     "topic": "Create, list, show, alter and delete topics.",
     "produce": "Write records to a topic.",
     "consume": "Read records of a topic.",

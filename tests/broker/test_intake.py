@@ -11,6 +11,8 @@ from penstock.broker.intake import ALONE_S, CALM_S, TURN_MESSAGES, TURN_S, Intak
 from penstock.broker.latencies import Latencies
 from penstock.broker.overdrafts import ACTIVE_S, MULTIPLE, SHARE_S
 from penstock.broker.port import SocketPeer
+from penstock.broker.quotas import Quota
+from penstock.broker.rights import EVERYTHING, Principal
 from penstock.transport import codec
 from penstock.transport import messages as m
 from penstock.transport.message import LIST_MAX
@@ -23,7 +25,7 @@ STEP_S = SHARE_S / 4
 class Parts:
     """A server, a node, a port and a clock, all of which the intake asks."""
 
-    def __init__(self, *peers: int) -> None:
+    def __init__(self, *peers: int, access: Any = None) -> None:
         self.waiting = deque((peer, [codec.encode(m.Ping(1))]) for peer in peers)
         self.taken: list[SocketPeer] = []
         self.said: list[m.Answer] = []
@@ -40,7 +42,12 @@ class Parts:
         self.resumed: list[Any] = []
         self.idle_s = 0.0
         self.latencies = Latencies()
-        self.intake = Intake(any_self, any_self, [any_self], lambda: self.now_s, lambda: self.now_s - self.idle_s)
+        self.sitting: set[int] = set()
+        self.heard = 0
+        self.meters: dict[Any, Any] = {}
+        self.intake = Intake(
+            any_self, any_self, [any_self], lambda: self.now_s, lambda: self.now_s - self.idle_s, access
+        )
 
     @property
     def readable(self) -> bool:
@@ -63,19 +70,25 @@ class Parts:
             self.now_s += self.steps_s.get(message[0].identity, STEP_S)
             self.taken.append(message[0])
             return None
-        return self.waiting.popleft() if self.waiting else None
+        found = next((each for each in self.waiting if each[0] not in self.sitting), None)
+        if found is not None:
+            self.waiting.remove(found)
+            self.heard = found[0]
+        return found
 
     def hold(self, identity: int) -> None:
         self.held.append(identity)
+        self.sitting.add(identity)
 
     def rest(self, peer: SocketPeer) -> None:
         self.resting.append(peer)
 
     def speaker(self) -> str:
-        return "uid:7"
+        return f"uid:{self.heard}"
 
     def resume(self, which: Any) -> None:
         self.resumed.append(which)
+        self.sitting.discard(which)
 
     def disconnect(self, peer: SocketPeer) -> None:
         self.left.append(peer)
@@ -87,7 +100,7 @@ class Parts:
         """How many messages one turn takes."""
         before = len(self.taken)
         self.intake.begin()
-        self.intake.take(cast("Any", self), AT)
+        self.intake.take(cast("Any", self), Now(0, self.now_s))
         return len(self.taken) - before
 
 
@@ -203,3 +216,92 @@ def test_turns_and_what_came_in_them_are_counted():
     assert (stats["received.bytes"], stats["received.hostile"]) == (0, 0)
     assert (stats["turns"], sum(stats["turns.us"][1:])) == (1, 1)
     assert parts.latencies.stats()["requests.by_kind"] == {"Ping": 3}
+
+
+# -- quotas --------------------------------------------------------------------------------------------------
+
+
+class Users:
+    """The users of peers: of 1 and 2 ann, who has a quota, of others bob, who has none."""
+
+    def __init__(self, **bounds: int) -> None:
+        self.ann = Principal("ann", EVERYTHING, quota=Quota(**bounds))
+        self.bob = Principal("bob", EVERYTHING)
+
+    def refresh(self, now_s: float) -> bool:
+        return False
+
+    def of_peer(self, speaker: str) -> Principal:
+        return self.ann if speaker in ("uid:1", "uid:2") else self.bob
+
+
+def turns(parts: Parts, count: int, *asking: int) -> list[tuple[list[int], float]]:
+    """Which peers each of so many turns heard while these ask, and how long it took."""
+    found = []
+    for _ in range(count):
+        before, begun_s = len(parts.taken), parts.now_s
+        parts.waiting.extend((peer, [codec.encode(m.Ping(1))]) for peer in asking)
+        parts.turn()
+        found.append(([peer.identity for peer in parts.taken[before:]], round(parts.now_s - begun_s, 9)))
+        parts.intake.end()
+        parts.now_s += STEP_S
+    return found
+
+
+def test_a_user_at_its_quota_sits_out_and_the_others_are_heard_as_without_it():
+    flooded = Parts(access=Users(requests_s=1))
+    flood, with_flood = [1] * 20, turns(flooded, 12, *[1] * 20, 3)
+    alone = turns(Parts(access=Users(requests_s=1)), 12, 3)
+    assert with_flood[0][0].count(1) == 2, "what it had saved up, and the one that put it into debt"
+    assert with_flood[1:] == alone[1:]
+    assert (flooded.held, flooded.resting) == ([1], [SocketPeer(0, 1)])
+    flooded.now_s += 1.0
+    assert flooded.intake.end() is None
+    assert flooded.resumed == [1, SocketPeer(0, 1)]
+    assert turns(flooded, 1, 3)[0][0].count(1) == 1
+    free = turns(Parts(access=Users(requests_s=1)), 12, *[4] * len(flood), 3)
+    assert sum(heard.count(4) for heard, _ in free) > 10, "a user without a quota goes on"
+
+
+def test_the_end_of_the_pause_is_when_to_look_next():
+    parts = Parts(1, 1, 1, access=Users(requests_s=2))
+    parts.steps_s[1] = 0.0
+    parts.turn()
+    assert parts.intake.end() == 0.5
+    parts.now_s = 0.4
+    parts.intake.end()
+    assert parts.resumed == []
+
+
+def test_what_cannot_sit_out_is_told_when_to_ask_again():
+    parts = Parts(access=Users(in_flight=1))
+    parts.waiting.extend((1, [codec.encode(m.Stats(number))]) for number in (1, 2))
+    parts.turn()
+    (refused,) = parts.said
+    assert isinstance(refused, m.Failure)
+    assert (refused.request, refused.code, refused.retry, refused.after_ms) == (2, "overloaded", True, 100)
+    assert len(parts.taken) == 1
+    stats = parts.intake.stats()
+    assert (stats["quota.pauses"], stats["quota.refused"]) == (0, 1)
+
+
+def test_connections_of_a_user_are_bounded_and_what_needs_no_answer_is_dropped_beyond():
+    parts = Parts(1, 2, 3, access=Users(connections=1))
+    parts.waiting.append((2, [codec.encode(m.Credit(1, 1, 1))]))
+    parts.turn()
+    assert [peer.identity for peer in parts.taken] == [1, 3]
+    assert [cast("m.Failure", each).code for each in parts.said] == ["overloaded"]
+    parts.gone, parts.waiting = [1], deque([(2, [codec.encode(m.Ping(1))])])
+    parts.turn()
+    assert parts.taken[-1].identity == 2
+
+
+def test_answers_that_a_port_counts_end_what_is_in_flight():
+    parts = Parts(access=Users(in_flight=1, bytes_s=10))
+    parts.waiting.append((1, [codec.encode(m.Stats(1))]))
+    parts.turn()
+    parts.meters[SocketPeer(0, 1)].answered(SocketPeer(0, 1), 1, 15, 0.0)
+    parts.waiting.append((1, [codec.encode(m.Stats(2))]))
+    parts.turn()
+    assert len(parts.taken) == 2
+    assert (parts.said, parts.held) == ([], [1])

@@ -6,6 +6,7 @@ Contract: exactly one answer per waiter, whatever happens to what it waits for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 def failure(request: int, error: Error) -> Failure:
     """An error as it travels."""
     offset = getattr(error, "next_offset", None)
-    return Failure(request, error.code, error.message, error.retry, "", error.offset if offset is None else offset)
+    offset, after_ms = error.offset if offset is None else offset, math.ceil(error.retry_after * 1000)
+    return Failure(request, error.code, error.message, error.retry, "", offset, after_ms)
 
 
 def refusing(port: Port, peer: Peer, request: int) -> Callable[[Error], None]:

@@ -1,0 +1,57 @@
+"""What the broker refuses because a quota is used up is asked for again, when the broker says so and not before."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from penstock.errors import Overloaded, TimedOut
+from penstock.transport.messages import Failure, Produced, Topics, Welcome
+
+AFTER_MS = 60
+
+
+def overloaded(after_ms: int):
+    return lambda answer: Failure(answer.request, "overloaded", "user ann is over its quota", True, after_ms=after_ms)
+
+
+def test_a_verb_asks_again_after_the_time(penstock_broker, losing):
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        losing(Topics, 1, 2, instead=overloaded(AFTER_MS))
+        begun = time.monotonic()
+        assert [topic.name for topic in client.topics()] == ["t"]
+        assert time.monotonic() - begun >= 2 * AFTER_MS / 1000
+
+
+def test_a_verb_that_cannot_wait_for_so_long_says_for_how_long(penstock_broker, losing):
+    with penstock_broker.connect(timeout=1.0) as client:
+        client.create_topic("t")
+        losing(Topics, instead=overloaded(99_000))
+        with pytest.raises(Overloaded, match="over its quota") as raised:
+            client.topics()
+        assert (raised.value.retry_after, raised.value.retry) == (99.0, True)
+
+
+def test_a_producer_sends_again_after_the_time(penstock_broker, losing):
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        losing(Produced, 1, instead=overloaded(AFTER_MS))
+        with client.producer("t") as producer:
+            begun = time.monotonic()
+            assert producer.send(b"x") == 0
+            assert time.monotonic() - begun >= AFTER_MS / 1000
+
+
+def test_a_client_that_is_denied_a_connection_greets_again(penstock_broker, losing):
+    losing(Welcome, 1, instead=overloaded(AFTER_MS))
+    begun = time.monotonic()
+    with penstock_broker.connect() as client:
+        assert client.topics() == []
+    assert time.monotonic() - begun >= AFTER_MS / 1000
+
+
+def test_a_client_that_is_denied_for_long_says_why(penstock_broker, losing):
+    losing(Welcome, instead=overloaded(10))
+    with pytest.raises(TimedOut, match="user ann is over its quota"):
+        penstock_broker.connect(timeout=0.2)
