@@ -67,22 +67,23 @@ class Meter(Generic[Peer]):
         self._open: dict[Peer, set[int]] = {}  # connections, and their requests that are not answered
         self._in_flight = 0
 
-    def take(self, size: int, now_s: float) -> None:
-        """Take one request of so many bytes."""
+    def take(self, size: int, now_s: float, requests: int = 1) -> None:
+        """Take requests of so many bytes together."""
         self._bytes.take(size, self.quota.bytes_s, now_s)
-        self._requests.take(1, self.quota.requests_s, now_s)
+        self._requests.take(requests, self.quota.requests_s, now_s)
 
     def debt_s(self, now_s: float) -> float:
         """How long to sit out from now on; 0.0 within the quota."""
         return max(self._bytes.debt_s(now_s), self._requests.debt_s(now_s))
 
-    def check_debt(self, now_s: float) -> None:
-        """Raise Overloaded when the debt is too long to sit out."""
+    def check_debt(self, now_s: float, most_s: float = SIT_OUT_S) -> None:
+        """Raise Overloaded when the debt is too long to sit out; `most_s`: of a door where nothing sits out, 0.0."""
         debt_s = self.debt_s(now_s)
-        if debt_s > SIT_OUT_S:
+        if debt_s > most_s:
             rates = ((self.quota.bytes_s, "bytes/s"), (self.quota.requests_s, "requests/s"))
             bounds = " and ".join(f"{bound} {what}" for bound, what in rates if bound)
-            raise Overloaded(f"user {self._name} is over its quota of {bounds}", retry_after=debt_s)
+            said = f"user {self._name} is over its quota of {bounds}: ask again in {debt_s:.1f} s"
+            raise Overloaded(said, retry_after=debt_s)
 
     def connect(self, peer: Peer) -> None:
         """Count a connection, at its first request. Raises Overloaded."""

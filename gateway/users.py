@@ -20,10 +20,12 @@ import hmac
 import logging
 import secrets
 import time
+from typing import Any
 
 from ..broker.access_watch import LOOK_S, WatchedAccess
 from ..broker.errors import InvalidUsers
 from ..broker.passwords import as_bytes, decoy
+from ..broker.quotas import Meter, Meters
 from ..broker.refusals import PERIOD_S, Refusals
 from ..broker.rights import EVERYTHING, Principal
 from ..broker.tokens import digest_of
@@ -44,6 +46,8 @@ class Users:
         self._secret = secrets.token_bytes(32)
         self._right: dict[str, bytes] = {}  # by name, a keyed hash of a password that was right
         self._rotation = Rotation()
+        self.meters = Meters[Any]()
+        """What each user has taken of this gateway."""
         self.refusals = Refusals("refused {} clients", log.warning)
         """Of both doors: who did not authenticate."""
         self._showing: asyncio.TimerHandle | None = None
@@ -84,16 +88,23 @@ class Users:
             self._refresh()
         return self._principal(principal.name)
 
+    def meter(self, principal: Principal) -> Meter[Any] | None:
+        """What a user has taken; None without a quota."""
+        quota = self.current(principal).quota if self.has_quotas else None
+        return None if quota is None else self.meters.of(principal.name, quota)
+
     def _principal(self, name: str) -> Principal:
         found = self._principals.get(name)
         if found is None:
-            found = self._access.principal(name) if self._enforced else Principal(name, EVERYTHING)
+            found = self._access.principal(name)
+            if not self._enforced:
+                found = Principal(name, EVERYTHING, quota=found.quota)
             self._principals[name] = found
         return found
 
     def _use(self) -> None:
         self._access = found = self._watched.content
-        self._passwords = found.passwords
+        self._passwords, self.has_quotas = found.passwords, bool(found.quotas)
         self._tokens = {token.digest: token for token in found.tokens}
         self._principals: dict[str, Principal] = {}
 

@@ -406,14 +406,9 @@ class Connection:
         """Wait for the answer to a posted question."""
         try:
             pause = Pause(deadline, outcome=question)
-            while True:
-                while question.answer is None:
-                    self.check(deadline, what)
-                    yield pause
-                if not (yield from sat_out(self, question.answer, deadline)):
-                    break
-                question.answer = None
-                self.post(question)
+            while question.answer is None or (yield from sat_out(self, question, deadline)):
+                self.check(deadline, what)
+                yield pause
         finally:
             question.cancel()
         return expect(question.answer, kind)

@@ -5,7 +5,7 @@ Contract: what was refused so was not done, so it may be asked again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...transport.messages import Failure
 from .steps import Pause, Steps
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...transport.messages import Answer
+
+
+class AskedAgain(Protocol):
+    """What is asked of a question."""
+
+    answer: Answer | None
 
 
 class ClockedWait(Protocol):
@@ -25,17 +31,23 @@ class ClockedWait(Protocol):
         """Raise if waiting is over."""
         ...
 
+    def post(self, question: Any) -> None:
+        """Ask."""
+        ...
 
-def sat_out(connection: ClockedWait, answer: Answer, deadline: float) -> Steps[bool]:
-    """Wait until a request that got this answer may be asked again. False if it may not, or not before `deadline`.
+
+def sat_out(connection: ClockedWait, question: AskedAgain, deadline: float) -> Steps[bool]:
+    """Wait until a question may be asked again, and ask. False if its answer stands, or the wait ends after `deadline`.
 
     Raises what ends every wait of the connection.
     """
-    after_s = answer.after_ms / 1000 if isinstance(answer, Failure) else 0.0
+    after_s = question.answer.after_ms / 1000 if isinstance(question.answer, Failure) else 0.0
     until = connection.clock() + after_s
     if not after_s or until >= deadline:
         return False
     while connection.clock() < until:
         connection.check(deadline, "waiting for a quota")
         yield Pause(until)
+    question.answer = None
+    connection.post(question)
     return True

@@ -10,6 +10,8 @@ holding.py. This module alone knows Starlette.
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
@@ -88,6 +90,8 @@ class HttpPath:
         finally:
             self._held.give(held[0])
             call.close()
+            if self._door.users is not None:
+                self._door.users.meters.lost(call)
 
     async def _found(
         self, call: HttpCall, scope: Scope, receive: Receive, held: list[int]
@@ -100,6 +104,7 @@ class HttpPath:
             self._check_page(scope, call)
             if not row.open:
                 call.principal = await principal_of(self._door.users, call.headers, _source(scope))
+                self._count(call)
             call.asked = _query(row, scope["query_string"])
             body = await self._body(row, call, receive, held)
             try:
@@ -112,6 +117,7 @@ class HttpPath:
                 return found, request_id
             reply = found if isinstance(found, Reply) else _json(row, found)
             held[0] += self._take(len(reply.body))
+            self._count_reply(call, len(reply.body))
             return reply, request_id
         except ClientLeft:
             raise
@@ -120,6 +126,24 @@ class HttpPath:
             reply = _failed(error, self._rows, request_id)
             log.info("request %s: %s %r: %d", request_id.decode(), scope["method"], scope["path"], reply.status)
             return (reply if self._fails is None else _shown(reply, self._fails)), request_id
+
+    def _count(self, call: HttpCall) -> None:
+        """Count a request of a user with a quota. Raises Overloaded."""
+        users, now_s = self._door.users, time.monotonic()
+        meter = None if users is None else users.meter(call.principal)
+        if users is None or meter is None:
+            return
+        meter.check_debt(now_s, 0.0)
+        users.meters.connect(call, meter)
+        meter.begin(call, 1)
+        declared = call.headers.get(b"content-length", b"0")
+        meter.take(int(declared) if declared.isdigit() else 0, now_s)
+
+    def _count_reply(self, call: HttpCall, size: int) -> None:
+        users = self._door.users
+        meter = None if users is None else users.meters.by_peer.get(call)
+        if meter is not None:
+            meter.answered(call, 1, size, time.monotonic())
 
     def _check_page(self, scope: Scope, call: HttpCall) -> None:
         check_origin(scope["method"], scope["scheme"], call.headers, self._door.origins)
@@ -280,7 +304,8 @@ def _failed(error: Exception, methods: Any, request_id: bytes) -> Reply:
         }
         return _problem(error.status, error.problem, *filter(None, [extra.get(error.status)]))
     if isinstance(error, Error):
-        return _problem(status_of(error), problem_of(error))
+        again = ((b"retry-after", b"%d" % math.ceil(error.retry_after)),) if error.retry_after else ()
+        return _problem(status_of(error), problem_of(error), *again)
     if isinstance(error, (msgspec.DecodeError, UnicodeError)):
         return _problem(400, Problem("invalid_request", malformed(str(error)), False))
     if isinstance(error, RecursionError):  # of msgspec

@@ -34,7 +34,7 @@ _STATUSES = {
         ("topic_exists", "group_active", "fenced", "diverged", "lease_lost", "unknown_lease", "session_replaced"), 409
     ),
     **dict.fromkeys(("too_much_asked", "protocol"), 400),
-    "limit_reached": 429,
+    **dict.fromkeys(("limit_reached", "overloaded"), 429),
     "forbidden": 403,
 }
 """Of codes whose class does not say it."""

@@ -83,7 +83,7 @@ class RespConnection(asyncio.Protocol):
     __slots__ = (
         "__weakref__", "_answered", "_began", "_blocked", "_commands", "_connections", "_cut_at", "_had_turn",
         "_is_full", "_last", "_limits", "_out_bytes", "_reading", "_reads", "_replies", "_requests", "_run_now",
-        "_sends_on", "_table", "_task", "_transaction", "_transport", "_unread", "door", "executing", "id",
+        "_sends_on", "_table", "_task", "_transaction", "_transport", "_unpaid", "_unread", "door", "executing", "id",
         "library", "name", "peer", "principal", "teller", "version", "wrong",
     )  # fmt: skip
 
@@ -100,6 +100,7 @@ class RespConnection(asyncio.Protocol):
         self.library: tuple[bytes, bytes] = (b"", b"")
         self.executing = 0
         self._blocked = False
+        self._unpaid = 0  # bytes that no command was charged for yet
         self.version, self.name = 2, b""
         self.principal: Principal | None = None
         self._table = door.table
@@ -135,6 +136,7 @@ class RespConnection(asyncio.Protocol):
         self._connections.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        self._unpaid += len(data)
         self._commands.add(self._requests.feed(data, AT_ONCE))
         if self._requests.more:
             self._wait_for_turn()
@@ -178,6 +180,8 @@ class RespConnection(asyncio.Protocol):
             self._task.cancel()
         self._connections.closed(self)
         self.door.held.holds(self, 0)
+        if self.door.users is not None:
+            self.door.users.meters.lost(self)
 
     def pause_writing(self) -> None:
         self._unread, self._cut_at = True, time.monotonic() + READ_S
@@ -354,11 +358,26 @@ class RespConnection(asyncio.Protocol):
         if row.group == "transactions":
             return self._transact(row.name)
         if row.shared is None:
+            self._charge(row)
             return row.handler(self, words[1:])
         shared = row.shared(words)
         if run.count == 1:
             self._run_now = run = self._commands.take_with(run, shared)
+        self._charge(row)
         return row.handler(self, words[1:shared], run.behind(shared))
+
+    def _charge(self, row: Command) -> None:
+        """Count the commands that are about to run, for a user with a quota. Raises Overloaded."""
+        users, principal = self.door.users, self.principal
+        if users is None or not users.has_quotas or principal is None or row.before_auth:
+            return
+        meter, now_s = users.meter(principal), time.monotonic()
+        if meter is None:
+            return
+        users.meters.connect(self, meter)
+        meter.check_debt(now_s, 0.0)
+        meter.take(self._unpaid, now_s, self._run_now.count)
+        self._unpaid = 0
 
     def _refuse(self, error: CommandRefused | Error) -> None:
         """Answer a command that was refused. Those of a run are to run alone: one of them may be to blame."""
@@ -417,6 +436,7 @@ class RespConnection(asyncio.Protocol):
     # -- replies ----------------------------------------------------------------------------------------------
 
     def _reply(self, reply: bytes) -> None:
+        self._unpaid += len(reply)
         self._replies.append(bytes(reply))
         self._out_bytes += len(reply)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +100,20 @@ def test_a_quota_that_changed_is_used_at_once_and_what_is_owed_stays():
     assert not throttle.holds("a")
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that other users can reach, which that of a test's own is not."""
+    with tempfile.TemporaryDirectory() as made:
+        os.chmod(made, 0o711)
+        yield Path(made)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to connect as two users of the system")
-def test_a_flooding_user_is_slowed_down_and_another_one_is_answered_meanwhile(tmp_path: Path):
-    path, url = str(tmp_path / "users"), f"unix://{tmp_path}/s"
+def test_a_flooding_user_is_slowed_down_and_another_one_is_answered_meanwhile(place: Path):
+    path, url = str(place / "users"), f"unix://{place}/s"
     access_file.set_uid(path, "bob", BOB)
     access_file.set_quota(path, "bob", Quota(requests_s=100))
-    for each in (tmp_path, *tmp_path.parents[:2]):
-        each.chmod(0o711)
-    with Serving(ServeConfig(data=str(tmp_path / "data"), listen=(url,), board_rows=32, access=path)) as _:
+    with Serving(ServeConfig(data=str(place / "data"), listen=(url,), board_rows=32, access=path)) as _:
         os.seteuid(BOB)
         try:
             flooding = RawClient(url)
