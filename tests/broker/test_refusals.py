@@ -17,6 +17,7 @@ def test_a_line_a_second_counts_all_and_shows_the_last():
         refusals.show(0.999)
     assert (told, refusals.untold) == (["refused 1 clients, the last: ann"], True)
     refusals.show(1.0)
+    assert not refusals.untold
     refusals.show(9.0)
     assert told[1:] == ["refused 1000 clients, the last: eve 999"]
     assert (refusals.count, refusals.untold) == (1001, False)
