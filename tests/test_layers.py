@@ -26,6 +26,7 @@ BELOW = {
         "penstock.broker.errors",
         "penstock.broker.rights",
     ],
+    "penstock.broker.raft": [],
     "penstock.broker": ["penstock.storage", "penstock.transport", "penstock.broker"],
     "penstock.clients": [
         "penstock.storage",
@@ -114,7 +115,7 @@ ORDER = {
         *("processes", "system", "diagnostics", "refusals", "access", "stop", "config", "cold_reads", "control"),
         *("frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies", "admission"),
-        *("watermarks", "engine", "lenders", "store", "port", "overdrafts", "throttling", "intake"),
+        *("watermarks", "raft", "engine", "lenders", "store", "port", "overdrafts", "throttling", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [
@@ -123,6 +124,11 @@ ORDER = {
         *("queues.wakeups", "queues.requests", "queues.upkeep", "queues.service", "queues"),
         *("streams", "topics", "transactions", "producing", "lending", "housekeeping", "desk"),
         *("office_port", "office", "node", ""),
+    ],
+    "penstock.broker.raft": [
+        *("errors", "messages", "storage", "quorum", "membership", "inflight", "progress", "unstable", "log_view"),
+        *("read_rounds", "state", "snapshots", "replication", "heartbeats", "reads", "proposals", "transfer"),
+        *("changes", "election", "core", "ready", "node", ""),
     ],
     "penstock.gateway": [
         *("errors", "libraries", "rotation", "users", "turns", "holding", "config", "tls", "lingering"),
@@ -195,6 +201,7 @@ ORDER = {
 PURE = [
     "penstock.broker.engine",
     "penstock.broker.errors",
+    "penstock.broker.raft",
     "penstock.broker.rights",
     "penstock.storage.batch",
     "penstock.storage.board_row",
