@@ -84,7 +84,7 @@ class Handout:
         self._take_standing(ready)
         self._take_promise(ready)
         responses = state.after_write
-        if log.unstable.entries or ready.snapshot:
+        if writes(ready, responses) and (log.unstable.entries or ready.snapshot):
             responses.append(self._stored(ready))
         if ready.committed:
             ready.applied = Message(Kind.APPLIED, state.node, entries=ready.committed)
@@ -128,3 +128,8 @@ class Handout:
         if ready.applied:
             self._own.append(ready.applied)
             ready.applied = None
+
+
+def writes(ready: Ready, responses: list[Message]) -> bool:
+    """A Ready has something to write, or to wait with until what came before is written."""
+    return bool(ready.entries or ready.promise or ready.snapshot or responses)
