@@ -8,12 +8,13 @@ Contract: what is refused is left as it was. Must not know what the files hold.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from .errors import ForeignDirectory
+from .errors import ForeignDirectory, InvalidArgument
 from .files import Files
 
 
@@ -28,7 +29,7 @@ class DirectoryKind(NamedTuple):
 LOG = DirectoryKind(
     "log",
     r"\d{20}-\d{8}\.segment",
-    r"\d{20}-\d{8}\.index|(snapshot|finals|run|spare)-.*|.*\.(new|lost)|lock|promises|board|poison|accepted",
+    r"\d{20}-\d{8}\.index|(snapshot|finals|run|spare)-.*|.*\.(new|lost)|lock|promises|board|first|poison|accepted",
 )
 CHANNEL = DirectoryKind("channel", "items|done", "lock|taken")
 SPOOL = DirectoryKind("spool", r"forwarded\.json", r"forwarded\.json\.new|records|lock|forwarding")
@@ -53,3 +54,15 @@ def _refuse_strangers(path: str, kind: DirectoryKind, names: list[str]) -> None:
     strange = [name for name in names if not re.fullmatch(f"{kind.own}|{kind.begun}", name)]
     if strange and not any(re.fullmatch(kind.own, name) for name in names):
         raise ForeignDirectory(f"{path} is no {kind.what}'s directory (it holds {min(strange)}): choose an empty one")
+
+
+def directory_path(path: str | os.PathLike[str]) -> str:
+    """The absolute path of a directory. Raises InvalidArgument for what no file system takes."""
+    try:
+        found = os.path.abspath(os.fspath(path))
+        os.fsencode(found)
+    except (TypeError, UnicodeEncodeError):
+        found = b""
+    if not isinstance(found, str) or "\0" in found:
+        raise InvalidArgument(f"path={path!a} is not the path of a directory: give a str or a Path")
+    return found

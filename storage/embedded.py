@@ -5,9 +5,9 @@ record into the buffer; `flush` makes one batch of it.
 
 Contract: one writer per log, any number of readers in any process. When `append` or `flush` returns, the
 records are durable (commit="durable") or safe from the death of this process (commit="written"); buffered ones
-are neither. `read_only` takes no lock and sees what is committed. Any number of threads may use a log: durable
-appends of several threads share a sync (group_commit.py); reads do not wait for appends. The position is one for all
-threads, and an iterator is for one thread. A forked child must open the log itself.
+are neither. `read_only` takes no lock and sees what is committed. Any number of threads may use a log: durable appends
+of several share a sync (group_commit.py), and reads do not wait for appends. The position is one for all threads, and
+an iterator is for one. A forked child must open the log itself.
 Errors: InvalidTopic, ForeignDirectory, EndOfLog, OutOfBounds, BadChecksum, and those of writing (StorageFull, Poisoned,
 AlreadyOpen).
 """
@@ -21,28 +21,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from . import forks, layout, lock
-from .adopting import LOG, adopting
-from .arguments import INT_MAX, microseconds, one_of, size_bytes, some_seconds, whole
+from .adopting import LOG, adopting, directory_path
+from .arguments import INT_MAX, microseconds, one_of, seconds, size_bytes, some_seconds, whole
 from .arrow import ARROW_COLUMNS, column_names, record_batch
 from .background_sync import BackgroundSync
-from .batch import Batch, encode, joined
+from .batch import Batch, encode
 from .buffer import RecordBuffer
 from .errors import AlreadyOpen, Closed, EndOfLog, ForeignDirectory, InvalidArgument, InvalidTopic, ReadOnly
 from .extents import Extents
 from .files import Files
+from .follow import Following
 from .following import BoardPublisher, Follower
+from .futex import Futex
 from .group_commit import GroupCommit
 from .log import LogOptions, LogWriter
 from .order import Sole
-from .playback import Playback, records_from, values_from
+from .playback import Playback, records_from, records_of, values_from, values_of
 from .promises import Promises
 from .reader import LogReader
 from .record import Record
-from .retention import SegmentExtent
+from .retention import Rules, SegmentExtent
 from .ticker import Ticker
+from .trimming import LogTrimming, rules_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -60,6 +63,9 @@ class Log:
     Args:
         path: the directory, made when missing.
         segment_bytes: size of a segment file, as 64 << 20 or "64MB".
+        retention_bytes: remove the oldest whole segments while at least so much stays. None: keep everything.
+        retention_seconds: remove records so old (seconds, or "7d"): those that are kept are younger than this and a
+            quarter, as long as the log is written to. None: keep everything.
         commit: "durable" (every append and flush ends with a sync) or "written".
         flush_records: flush when so many records are buffered.
         flush_seconds: flush what is buffered at least so often (seconds, or "500ms"), from a background thread.
@@ -77,6 +83,8 @@ class Log:
         path: str | os.PathLike[str],
         *,
         segment_bytes: int | str = "64MB",
+        retention_bytes: int | str | None = None,
+        retention_seconds: float | timedelta | str | None = None,
         commit: Literal["durable", "written"] = "durable",
         flush_records: int = 1000,
         flush_seconds: float | timedelta | str | None = None,
@@ -90,11 +98,12 @@ class Log:
             segment_bytes=size_bytes(segment_bytes, "segment_bytes", SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
             commit=commit,
         )
+        self._rules = rules_of(retention_bytes, retention_seconds)
         self._limits = (
             whole("flush_records", flush_records, 1),
             size_bytes(max_record_bytes, "max_record_bytes", 1, RECORD_BYTES_MAX),
         )
-        self.path = _absolute(path)
+        self.path = directory_path(path)
         self.read_only = read_only
         self._files = files or Files()
         self._buffer = RecordBuffer(*self._limits)
@@ -103,6 +112,7 @@ class Log:
         self._writer: LogWriter | None = None
         self._mapped: LogReader | None = None
         self._ticker: Ticker | None = None
+        self._slot: Callable[[], Futex | None] = lambda: None  # what followers sleep on
         self._turn = threading.Lock()  # of the buffer and the writer
         self._reading = threading.RLock()  # of the reader; taken last
         try:
@@ -140,7 +150,8 @@ class Log:
             raise InvalidTopic(f"there is no log in {self.path}")
         follower = Follower(self.path, self._files)
         self._closing.append(follower.close)
-        return LogReader(self.path, self._files, limit=follower.limit)
+        self._slot = follower.slot
+        return LogReader(self.path, self._files, limit=follower.limit, first=follower.first)
 
     def _open_to_write(self) -> LogReader:
         with adopting(self.path, LOG, self._files):
@@ -158,6 +169,8 @@ class Log:
         self._closing.append(lambda: writer.close(clean=False))
         publisher = self._publisher = BoardPublisher(writer, self._files)
         self._closing.append(publisher.close)
+        self._slot = lambda: publisher.slot
+        self._trimming = LogTrimming(writer, self._files, self._rules or Rules(), publisher.begin_at)
         self._background = BackgroundSync(writer, self._files)
         self._commit = GroupCommit(writer, self._turn, lambda: publisher.publish())
         return writer.reader()
@@ -193,8 +206,11 @@ class Log:
 
     def _release(self) -> None:
         with self._reading:
+            slot = self._slot() if self._closing else None
             while self._closing:
                 self._closing.pop()()
+        if slot is not None:
+            slot.wake_all()
 
     def __repr__(self) -> str:
         state = ", read only" if self.read_only else ""
@@ -290,6 +306,23 @@ class Log:
             self._publisher.publish()
         return end
 
+    def truncate(self, before: int | datetime | Literal["latest"]) -> int:
+        """Remove the records before a place, durably. Whole files go, and nothing before the place is read again.
+
+        Args:
+            before: an offset; a datetime, for what was appended earlier; "latest" for all that is there.
+
+        Returns the first offset that is left. Raises OutOfBounds for an offset behind the end, StorageFull, Poisoned.
+        """
+        writer = self._writable()
+        self.sync()
+        with self._reading:
+            first = self._place(before, "before", ("latest",))
+        with self._commit.syncing, self._turn:
+            if first > writer.first_offset:
+                self._trimming.truncate(first)
+        return self.first_offset
+
     def _flush(self, writer: LogWriter) -> tuple[int, int]:
         if len(self._buffer):
             self._put(writer, self._buffer.batches(encode))
@@ -297,11 +330,14 @@ class Log:
         return writer.end_offset, writer.written
 
     def _put(self, writer: LogWriter, batches: list[bytes]) -> None:
+        now_us = time.time_ns() // 1000
+        if self._rules is not None:
+            self._trimming.look(now_us)
         if self._durable:
-            writer.append(batches, time.time_ns() // 1000)
+            writer.append(batches, now_us)
             return
         self._background.collect()
-        writer.append(batches, time.time_ns() // 1000)
+        writer.append(batches, now_us)
         self._publisher.publish()
 
     def _in_turn(self, step: Callable[..., tuple[int, int]], *arguments: Any) -> tuple[int, int]:
@@ -353,7 +389,7 @@ class Log:
             if not ahead or ahead[0].offset != offset:
                 playback = Playback(self._readable(), self._reading)
                 playback.seek(offset)
-                ahead, self._coming = [], playback.lists(_records_of)
+                ahead, self._coming = [], playback.lists(records_of)
             while len(ahead) < max_records and (more := next(self._coming, None)) is not None:
                 ahead = ahead + more if ahead else more
             self._ahead = ahead[max_records:]
@@ -370,16 +406,19 @@ class Log:
         Returns the offset. Raises OutOfBounds.
         """
         with self._reading:
-            reader = self._readable()
-            if isinstance(where, datetime):
-                offset = reader.offset_at(microseconds(where, "where"))
-            elif isinstance(where, int):
-                offset = whole("where", where, -INT_MAX)
-            else:
-                one_of("where", where, ("earliest", "latest"), ", nor an offset or a datetime")
-                offset = reader.first_offset if where == "earliest" else reader.end_offset
+            offset = self._place(where, "where", ("earliest", "latest"))
             self._playback.seek(offset)
         return offset
+
+    def _place(self, place: int | datetime | str, name: str, words: Sequence[str]) -> int:
+        """The offset of a place. Raises InvalidArgument."""
+        reader = self._readable()
+        if isinstance(place, datetime):
+            return reader.offset_at(microseconds(place, name))
+        if isinstance(place, int):
+            return whole(name, place, -INT_MAX)
+        one_of(name, place, words, ", nor an offset or a datetime")
+        return reader.first_offset if place == "earliest" else reader.end_offset
 
     def __iter__(self) -> Iterator[Record]:
         """Records from the position to the committed end; iterating again goes on from there."""
@@ -389,26 +428,60 @@ class Log:
         """As iteration, only the values: the fastest way to plain bytes."""
         return self._playback.items(values_from)
 
+    def follow(self, *, wait: float | timedelta | str | None = None) -> Following:
+        """Records from the position on, and those that any process appends later: for `for` and for `async for`.
+
+        Args:
+            wait: end after so many seconds without a record; None waits for ever.
+
+        Iteration ends when this `Log` is closed, by another thread or task. The disk blocks an event loop; waiting does
+        not. Raises while iterating: OutOfBounds where retention was faster, Corrupt.
+        """
+        patience = float("inf") if wait is None else seconds(wait, "wait")
+        self._end()
+        return Following(partial(self._playback.endless, records_from), self._end, self._sleeping_place, patience)
+
+    def _end(self) -> int:
+        with self._reading:
+            return self._readable().limit()
+
+    def _sleeping_place(self) -> Futex | None:
+        with self._reading:
+            return self._slot() if self._readable() else None
+
+    @overload
+    def batches(self, format: Literal["records"] = "records") -> Iterator[list[Record]]: ...
+    @overload
+    def batches(self, format: Literal["values"]) -> Iterator[list[bytes | None]]: ...
+    @overload
     def batches(
-        self, form: Literal["records", "values", "arrow"] = "records", *, columns: Sequence[str] | None = None
+        self, format: Literal["arrow"], *, columns: Sequence[str] | None = None
+    ) -> Iterator[pyarrow.RecordBatch]: ...
+
+    def batches(
+        self, format: Literal["records", "values", "arrow"] = "records", *, columns: Sequence[str] | None = None
     ) -> Iterator[Any]:
         """Read from the position to the end, a batch at a time: lists of Record or bytes, or pyarrow.RecordBatch.
 
         Args:
-            form: "records", "values" or "arrow".
+            format: "records", "values" or "arrow".
             columns: of Arrow batches, any of value, key, offset, timestamp, headers; None: all of these.
         """
-        if columns is not None and form != "arrow":
-            raise InvalidArgument(f'columns= are those of batches("arrow"); {form} come as they are')
-        arrow_of = partial(_arrow_of, ARROW_COLUMNS if columns is None else column_names(columns, None))
-        forms = {"records": _records_of, "values": _values_of, "arrow": arrow_of}
-        one_of("form", form, forms)
+        if columns is not None and format != "arrow":
+            raise InvalidArgument(f'columns= are those of batches("arrow"); {format} come as they are')
+        names = ARROW_COLUMNS if columns is None else column_names(columns, None)
+        forms: dict[str, Callable[[Batch, int], Any]] = {
+            "records": records_of, "values": values_of,
+            "arrow": lambda batch, start: record_batch(batch, names, start),
+        }  # fmt: skip
+        one_of("format", format, forms)
         with self._reading:
             reader = self._readable()
-            if form == "arrow" and self._mapped is None:
-                self._mapped = LogReader(self.path, self._files, mapped=True, limit=reader.limit)
+            if format == "arrow" and self._mapped is None:
+                limits: dict[str, Any] = {"limit": reader.limit, "first": lambda: reader.first_offset}
+                self._mapped = LogReader(self.path, self._files, mapped=True, **limits)
                 self._closing.append(self._mapped.close)
-        return self._playback.lists(forms[form], self._mapped if form == "arrow" else None)
+        return self._playback.lists(forms[format], self._mapped if format == "arrow" else None)
 
     def segments(self) -> list[SegmentExtent]:
         """The segments and what lies in each, oldest first."""
@@ -423,27 +496,3 @@ class Log:
         if not self._closing:
             raise Closed(f"{self.path} is closed")
         return self._reader
-
-
-def _absolute(path: str | os.PathLike[str]) -> str:
-    """Raises InvalidArgument for what no file system takes."""
-    try:
-        found = os.path.abspath(os.fspath(path))
-        os.fsencode(found)
-    except (TypeError, UnicodeEncodeError):
-        found = b""
-    if not isinstance(found, str) or "\0" in found:
-        raise InvalidArgument(f"path={path!a} is not the path of a directory: give a str or a Path")
-    return found
-
-
-def _records_of(batch: Batch, start: int) -> list[Record]:
-    return joined(records_from(batch, start))
-
-
-def _values_of(batch: Batch, start: int) -> list[bytes]:
-    return joined(values_from(batch, start))
-
-
-def _arrow_of(names: tuple[str, ...], batch: Batch, start: int) -> pyarrow.RecordBatch:
-    return record_batch(batch, names, start)

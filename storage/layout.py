@@ -330,12 +330,39 @@ def decode_promise(buffer: Buffer, position: int = 0) -> Promise | None:
     return None if found is None else Promise(*found)
 
 
+# -- where a log that stands alone begins ---------------------------------------------------------
+
+FIRST_MAGIC = 0x424B4E50  # "PNKB"
+FIRST_OFFSET = np.dtype(
+    [
+        ("checksum", "<u8"),
+        ("magic", "<u4"),
+        ("version", "<u4"),
+        ("log_id", "V16"),
+        ("offset", "<i8"),  # records before it are gone
+        ("reserved", "V24"),
+    ]
+)
+_FIRST_STRUCT = struct.Struct("<QII16sq24x")
+assert FIRST_OFFSET.itemsize == _FIRST_STRUCT.size
+
+
+def encode_first(log_id: bytes, offset: int) -> bytes:
+    return _sealed(_FIRST_STRUCT, FIRST_MAGIC, VERSION, log_id, offset)
+
+
+def decode_first(buffer: Buffer) -> tuple[bytes, int] | None:
+    """Log id and first offset, or None. Raises NewerFormat."""
+    return _opened(_FIRST_STRUCT, FIRST_MAGIC, buffer, 0, "first offset")
+
+
 # -- names ----------------------------------------------------------------------------------------
 
 POISON = "poison"
 LOCK = "lock"
 PROMISES = "promises"
 BOARD = "board"
+FIRST = "first"
 NODE = "node.json"
 SPARE_PREFIX = "spare-"
 SEGMENT_SUFFIX = ".segment"

@@ -18,7 +18,7 @@ from operator import length_hint
 from typing import Any, TypeVar
 
 from .accepted import passed
-from .batch import Batch, Kind, Value
+from .batch import Batch, Kind, Value, joined
 from .cursor import Chunk, Cursor
 from .errors import AcceptedLoss, BadChecksum, Corrupt, InvalidBatch, NewerFormat
 from .reader import LogReader
@@ -41,6 +41,16 @@ def values_from(batch: Batch, start: int) -> Iterator[list[Value]]:
 def records_from(batch: Batch, start: int) -> Iterator[list[Record]]:
     """The records of `batch` from offset `start` on."""
     return record_runs(batch, start)
+
+
+def records_of(batch: Batch, start: int) -> list[Record]:
+    """The same, as one list."""
+    return joined(records_from(batch, start))
+
+
+def values_of(batch: Batch, start: int) -> list[Value]:
+    """The values of `batch` from offset `start` on, as one list."""
+    return joined(values_from(batch, start))
 
 
 class Playback:
@@ -74,14 +84,25 @@ class Playback:
         return chain.from_iterable(self._given_runs(decode))
 
     def _given_runs(self, decode: Runs[Item]) -> Iterator[Iterator[Item]]:
-        for batch, end in self._batches():
-            try:
-                for run in decode(batch, end):
-                    end, given = end + len(run), iter(run)
-                    self._at = end, given
-                    yield given
-            except InvalidBatch as error:
-                raise self._damaged(batch, error) from error
+        for batch, start in self._batches():
+            yield from self._runs_of(batch, start, decode)
+
+    def endless(self, decode: Runs[Item]) -> Iterator[Iterator[Item] | None]:
+        """The same, a run at a time, and None at the end: asked again, it goes on from there."""
+        for found in self._endless_batches():
+            if found is None:
+                yield None
+            else:
+                yield from self._runs_of(*found, decode)
+
+    def _runs_of(self, batch: Batch, end: int, decode: Runs[Item]) -> Iterator[Iterator[Item]]:
+        try:
+            for run in decode(batch, end):
+                end, given = end + len(run), iter(run)
+                self._at = end, given
+                yield given
+        except InvalidBatch as error:
+            raise self._damaged(batch, error) from error
 
     def lists(self, decode: Callable[[Batch, int], Decoded], reader: LogReader | None = None) -> Iterator[Decoded]:
         """As `items`, a batch at a time; the position moves past a batch when it is handed out.
@@ -99,6 +120,13 @@ class Playback:
 
     def _batches(self, reader: LogReader | None = None) -> Iterator[tuple[Batch, int]]:
         """Checked batches of records, from the position to the end, each with the first offset wanted of it."""
+        for found in self._endless_batches(reader):
+            if found is None:
+                return
+            yield found
+
+    def _endless_batches(self, reader: LogReader | None = None) -> Iterator[tuple[Batch, int] | None]:
+        """The same, and None at the end: asked again, it goes on from there."""
         cursor = self.seek(self.position, reader)
         while True:
             start = cursor.offset
@@ -108,7 +136,8 @@ class Playback:
                 cursor = self.seek(passed(loss), reader)
                 continue
             if chunk is None:
-                return
+                yield None
+                continue
             for batch in chunk.batches:
                 if batch.kind == Kind.RECORDS and batch.end_offset > start:
                     self._check(batch)

@@ -84,7 +84,19 @@ ORDER = {
         # copies
         *("backup_point", "backup", "restore"),
         # writing
-        *("appending", "order", "log", "background_sync", "following", "embedded", "jobs", "log_store"),
+        *(
+            "first",
+            "appending",
+            "order",
+            "log",
+            "background_sync",
+            "jobs",
+            "trimming",
+            "following",
+            "follow",
+            "embedded",
+        ),
+        "log_store",
         # several logs
         *("range_locks", "rolling_logs", "channel"),
         # a log that is lent

@@ -69,7 +69,7 @@ READING = [
     (lambda log: log.seek(0.5), "where=0.5"),
     (lambda log: log.seek("middle"), "where='middle'.*an offset or a datetime"),
     (lambda log: log.seek(datetime(2026, 1, 1)), "has no zone"),
-    (lambda log: log.batches([]), r"form=\[\]"),
+    (lambda log: log.batches([]), r"format=\[\]"),
     (lambda log: log.batches("arow"), "did you mean 'arrow'"),
 ]
 

@@ -25,6 +25,7 @@ LAYOUTS: dict[str, np.dtype] = {
     "RUN": runs.RUN,
     "FINALS": finals.FINALS,
     "PROMISE": layout.PROMISE,
+    "FIRST": layout.FIRST_OFFSET,
     "BOARD_HEADER": board_row.BOARD_HEADER,
     "ROW": board_row.ROW,
     "SLOT": board_row.SLOT,
@@ -45,6 +46,7 @@ MAGICS = {
     "RUN": runs.MAGIC,
     "FINALS": finals.MAGIC,
     "PROMISE": layout.PROMISE_MAGIC,
+    "FIRST": layout.FIRST_MAGIC,
     "BOARD_HEADER": board_row.MAGIC,
 }
 VERSIONS = {
@@ -56,6 +58,7 @@ VERSIONS = {
     "RUN": runs.VERSION,
     "FINALS": finals.VERSION,
     "PROMISE": layout.VERSION,
+    "FIRST": layout.VERSION,
     "BOARD_HEADER": board_row.VERSION,
 }
 
