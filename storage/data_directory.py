@@ -6,6 +6,7 @@
     DATA/promises    the journal of promises
     DATA/doubts      logs whose last sync a killed keeper never answered
     DATA/metadata/   the log of the catalogue
+    DATA/order/      of a member of a cluster: the order log
     DATA/topics/     <topic id>/<partition>/, one log each
     DATA/trash/      deleted topics until they are removed
 
@@ -36,10 +37,11 @@ FORMAT = 1
 METADATA = "metadata"
 TOPICS = "topics"
 TRASH = "trash"
+ORDER = "order"
 DOUBTS = "doubts"
 BOARD_FILE = "board.shared"
 _BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
-_OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, TOPICS, TRASH, DOUBTS})
+_OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, TOPICS, TRASH, DOUBTS})
 
 
 class Identity(Struct, frozen=True):

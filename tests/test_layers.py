@@ -127,7 +127,7 @@ ORDER = {
         *("processes", "system", "diagnostics", "refusals", "access", "stop", "config", "cold_reads", "control"),
         *("frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies", "admission"),
-        *("watermarks", "raft", "engine", "lenders", "store", "port", "overdrafts", "throttling", "intake"),
+        *("watermarks", "raft", "engine", "lenders", "store", "replica", "port", "overdrafts", "throttling", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [
@@ -214,6 +214,8 @@ PURE = [
     "penstock.broker.engine",
     "penstock.broker.errors",
     "penstock.broker.raft",
+    "penstock.broker.replica.durable_prefix",
+    "penstock.broker.replica.entries",
     "penstock.broker.rights",
     "penstock.storage.batch",
     "penstock.storage.board_row",
