@@ -9,7 +9,7 @@ seen the batch, or the appender sees that the grant is gone.
 
 Contract: a batch is acknowledged only if `append` returns its place. After None, or an exception, it may stand in the
 log or not: it is sent again through the broker, under the same sequence. What cannot be finished ends the grant. The
-appender reserves, rolls, cuts and syncs nothing. One thread at a time.
+appender reserves, rolls, cuts and syncs nothing. One thread at a time. A forked child can change nothing through it.
 Must not know: how batches are made, how the grant came.
 """
 
@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from .. import layout
+from .. import forks, layout
 from ..batch import parse
 from ..board_row import PAUSED, Row
 from ..errors import Corrupt
@@ -114,6 +114,14 @@ class DirectAppender:
         self._end = grant.end
         self._allocated = segment.size()
         self._process = os.getpid()
+        forks.tell(self)
+
+    def _forked(self) -> None:
+        """A child that goes on in the middle of an append, which a signal's handler interrupted, writes nothing."""
+        self.ended = True
+        self._segment.close()
+        self._index.close()
+        self._row.words.release()
 
     def append(self, batch: Buffer) -> Appended | None:
         """Append one batch of the granted producer. None: it goes through the broker; see the module."""

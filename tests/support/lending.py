@@ -97,6 +97,9 @@ class SteppedWords:
         self._words[place] = value
         self._steps.step()
 
+    def release(self) -> None:
+        self._words = memoryview(b"").cast("Q")
+
 
 class SteppedFile:
     """A file whose writes are steps; one in the middle leaves half of them written."""
@@ -104,6 +107,7 @@ class SteppedFile:
     def __init__(self, file: Any, steps: Steps) -> None:
         self._file = file
         self._steps = steps
+        self._closed = False
         self.path = file.path
 
     def size(self) -> int:
@@ -116,13 +120,18 @@ class SteppedFile:
         data = b"".join(bytes(each) for each in buffers)
         half = len(data) // 128 * 64
         self._steps.step()
-        self._file.pwritev([data[:half]], position)
+        self._write(data[:half], position)
         self._steps.step()
-        self._file.pwritev([data[half:]], position + half)
+        self._write(data[half:], position + half)
         self._steps.step()
 
+    def _write(self, data: bytes, position: int) -> None:
+        if self._closed:
+            raise OSError("closed")
+        self._file.pwritev([data], position)
+
     def close(self) -> None:
-        return None
+        self._closed = True
 
 
 class OnceFiles(MemoryFiles):

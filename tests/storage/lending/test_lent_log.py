@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from penstock.storage.batch import encode
 from penstock.storage.lending.appending import DirectAppender
-from support.lending import LATER, Killed, LentLog
+from support.lending import LATER, PRODUCER, Killed, LentLog
 
 HAPPENINGS = ("borrow", "recall", "force", "restart", "restart elsewhere", "interrupt", "kill", "fail")
 
@@ -108,6 +109,29 @@ def test_whatever_happens_at_any_step_nothing_is_lost_or_twice(step: int, what: 
     lent.look(row, incarnation)
     assert b"two" in lent.acked
     check(lent)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_child_that_goes_on_from_any_step_changes_nothing(step: int) -> None:
+    lent = LentLog()
+    appender = lent.appender
+    assert isinstance(appender, DirectAppender)
+    left: list[object] = []
+
+    def state() -> object:
+        files = {path: bytes(content.data) for path, content in lent.files.contents.items()}
+        return files, list(lent.row.words)
+
+    def fork() -> None:
+        appender._forked()
+        left.append(state())
+
+    lent.steps.at[lent.steps.count + step] = fork
+    appender.append(encode([b"one"], producer_id=PRODUCER))
+    assert left == [state()]
+    assert appender.append(encode([b"two"], producer_id=PRODUCER, first_sequence=1)) is None
+    assert left == [state()]
+    assert not appender.has_grant
 
 
 def test_an_appender_ends_with_its_grant() -> None:

@@ -202,3 +202,39 @@ def test_a_process_that_sees_another_clock_or_other_files_attaches_to_nothing(
     appender.end()
     node.end()
     assert node.values() == [b"first", b"0"]
+
+
+def test_a_child_of_a_signal_handler_does_not_go_on_with_an_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, children, (reading, writing) = Node(tmp_path), [], os.pipe()
+    real = time.monotonic
+
+    def forking() -> float:
+        """Asked in the middle of an append. The child comes back when its parent has appended more."""
+        if appending and not children:
+            children.append(os.fork())
+            if children == [0]:
+                os.close(writing)
+                os.read(reading, 1)
+        return real()
+
+    appending = False
+    monkeypatch.setattr(attaching.time, "monotonic", forking)
+    appender = attaching.attach(
+        node.lend(1, 0), directory=node.path, lock=node.lock, board=node.board.name, files=node.files
+    )
+    appending = True
+    for number in range(3):
+        try:
+            appender.append(encode([b"%d" % number], producer_id=lending.PRODUCER, first_sequence=number))
+        finally:
+            if children == [0]:
+                os._exit(0)
+    os.close(writing)
+    os.waitpid(children[0], 0)
+    os.close(reading)
+    appender.end()
+    node.end()
+    assert not node.lender.refused
+    assert node.values() == [b"first", b"0", b"1", b"2"]
