@@ -164,8 +164,11 @@ def _give_up(
     """The log ends where it did, whatever files and bytes lie behind that: the next generation makes them void.
 
     Until there is one, a crash must not bring back what follows the end: where writing had `begun`, the first batch
-    is made none. Segments of a plan that failed are removed, but a power cut may bring them back.
+    is made none. Segments of a plan that failed are removed, but a power cut may bring them back. A forked child leaves
+    all of it to its parent.
     """
+    if tail.is_parents:
+        raise error
     if made or interrupted:
         tail.must_cut, tail.ready = True, False
     if begun is not None:

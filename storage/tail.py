@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from . import forks
 from . import poison as poisons
 from . import segment as segments
 from .errors import Closed, Poisoned, StorageFull
@@ -45,7 +46,7 @@ class LogTail:
     Invariant: durable <= written, and `opened` holds every segment with batches above `durable`, oldest first, the
     one that is written last. Nothing is open before the first append; then the log ends at `resting`. `must_cut`:
     bytes that are not the log's may lie behind the end, so the next append goes to a new generation. `term` is that of
-    the last batch or, with `in_term`, one that was begun since the log was opened.
+    the last batch or, with `in_term`, one that was begun since the log was opened. `is_parents`: in a forked child.
     """
 
     on_segment: Callable[[SegmentRef], None] | None = None
@@ -85,6 +86,15 @@ class LogTail:
         self.ends: dict[int, int] = {end.seq: end.offset}
         """End offsets of the newest batches; those of older ones are in the index."""
         self._failure: OSError | None = None
+        self.is_parents = False
+        forks.tell(self)
+
+    def _forked(self) -> None:
+        """A child that goes on in the middle of an append, which a signal's handler interrupted, changes nothing."""
+        self.is_parents = self.closed = True
+        self.ready = False
+        for segment in self.opened:
+            segment.close()
 
     def end(self) -> LogEnd:
         """The place that the next batch goes to."""
@@ -184,5 +194,6 @@ class LogTail:
         """No more appends, no more acks: a sync failed. Written to the disk too, so that it survives a restart."""
         if self.poisoned is None:
             self.poisoned = reason  # first of all: nothing that interrupts us may leave it open
-            self.poisoned = poisons.write(self.files, self.path, reason, durable=self.durable)
+            if not self.is_parents:
+                self.poisoned = poisons.write(self.files, self.path, reason, durable=self.durable)
         self.ready = False
