@@ -32,6 +32,7 @@ settings.register_profile(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="many times the cases, a fresh seed, and tests marked `soak`")
+    parser.addoption("--rewrite", action="store_true", help="write the answers of now into the traces of Raft")
 
 
 def pytest_configure(config: pytest.Config) -> None:

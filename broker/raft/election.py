@@ -100,13 +100,14 @@ def _lead(state: State) -> None:
     own.replicate()
     own.active = True
     state.pending_change = state.log.last()  # one may be among them; no other before they are applied
+    state.own_from = state.log.last() + 1
     proposals.append(state, [b""])
     replication.broadcast(state)
 
 
 def hears_quorum(state: State) -> bool:
     """A quorum has been heard of since the last time this was asked."""
-    active = {node: peer.active for node, peer in state.peers.items() if not peer.learner}
+    active = {node: peer.active for node, peer in state.peers.items()}
     heard = joint_result(state.configuration.voters, state.configuration.outgoing, active)
     for node, peer in state.peers.items():
         peer.active = node == state.node

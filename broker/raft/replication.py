@@ -44,7 +44,7 @@ def broadcast(state: State, *, empty: bool = True) -> None:
 def commit_reached(state: State) -> bool:
     """Commit what a quorum has, if the newest of it is of this term; False when that is no news."""
     reached = state.reached()
-    return reached > state.log.committed and state.log.has(reached, state.term) and state.log.commit(reached)
+    return reached >= state.own_from and state.log.commit(reached)
 
 
 def handle(state: State, message: Message) -> None:

@@ -71,7 +71,7 @@ class State:
     """One node's view of its group."""
 
     __slots__ = (
-        *("after_write", "configuration", "elapsed", "heartbeat_elapsed", "last_change", "leader", "log"),
+        *("after_write", "configuration", "elapsed", "heartbeat_elapsed", "last_change", "leader", "log", "own_from"),
         *("node", "options", "outbox", "peers", "pending_change", "read_states", "reads", "role", "term", "timeout"),
         *("transferee", "uncommitted_bytes", "vote", "votes"),
     )
@@ -110,8 +110,8 @@ class State:
         return own is not None and not own.learner and self.log.unstable.snapshot is None
 
     def committed_in_term(self) -> bool:
-        """The leader's commit is of its own term, so that it is the group's."""
-        return self.log.has(self.log.committed, self.term)
+        """Something of this leader's own term is committed, so that its commit is the group's."""
+        return self.log.committed >= self.own_from
 
     def reached(self) -> int:
         """The last entry that a quorum has."""
@@ -153,6 +153,7 @@ class State:
         self.votes: dict[int, bool] = {}
         self.pending_change = 0  # the entry of the newest change that may not be applied yet
         self.uncommitted_bytes = 0
+        self.own_from = UNBOUNDED  # the first entry of this term, of a leader
         self.reads = ReadRounds()
         last = self.log.last()
         for node, peer in self.peers.items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from penstock.broker.raft import changes
 from penstock.broker.raft.errors import Unfit
 from penstock.broker.raft.log_view import UNBOUNDED
-from penstock.broker.raft.messages import Change, ConfState, Entry, EntryKind, Message, Snapshot
+from penstock.broker.raft.messages import Change, ConfState, Entry, EntryKind, Message, Promise, Snapshot
 from penstock.broker.raft.node import FROM_MEMBERS, Node
 from penstock.broker.raft.ready import Ready
 from penstock.broker.raft.state import Options, Role, State
@@ -85,6 +85,7 @@ class Interaction:
                 max_append_bytes=int(named.get("max-append-bytes", [UNBOUNDED])[0]),
             )
             log = MemoryLog(Snapshot(index, 1, members) if index else None)
+            log.promise = Promise(int(named.get("term", [0])[0]))
             self.places[node] = Place(node, Node(options, log), log, options)
 
     def do_campaign(self, block: Block) -> None:

@@ -106,7 +106,9 @@ def test_reads_are_dropped_with_the_lead():
     rig.hears(Kind.HEARTBEAT, 2, term=9)
     rig.node.step(_late_ack(beat))
     rig.lead()
-    rig.turn()
+    rig.hears(Kind.HEARTBEAT_ACK, 2, round=beat.round)
+    rig.ticks(1)
+    rig.hears(Kind.HEARTBEAT_ACK, 2, round=beat.round)
     assert answers(rig) == []
 
 

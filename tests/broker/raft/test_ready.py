@@ -109,6 +109,26 @@ def test_a_write_of_an_earlier_term_does_not_count_for_what_took_its_place():
     assert [one.term for one in rig.state.log.unstable.entries] == [2]
 
 
+def test_a_write_of_an_earlier_term_does_not_count_although_its_entry_is_back():
+    rig = Rig(asynchronous=True)
+    entries = [entry(1, 1)]
+    rig.hears_only(Kind.APPEND, 2, term=1, entries=entries)
+    first = rig.node.ready()
+    rig.hears_only(Kind.APPEND, 3, term=2, entries=[entry(1, 2)])
+    rig.node.ready()
+    rig.hears_only(Kind.APPEND, 2, term=3, entries=entries)
+    settle(rig, first.responses)  # the write of term 2 is still under way, and will replace it
+    assert len(rig.state.log.unstable.entries) == 1
+
+
+def test_an_entry_that_replaces_one_under_way_is_written_too():
+    rig = Rig(asynchronous=True)
+    rig.hears_only(Kind.APPEND, 2, term=1, entries=[entry(1, 1), entry(2, 1)])
+    rig.node.ready()
+    rig.hears_only(Kind.APPEND, 3, term=2, index=1, log_term=1, entries=[entry(2, 2)])
+    assert [(one.index, one.term) for one in rig.node.ready().entries] == [(2, 2)]
+
+
 def test_a_write_counts_only_with_the_term_of_its_last_entry():
     rig = Rig(voters=(1, 2, 3), asynchronous=True)
     rig.hears_only(Kind.APPEND, 2, term=1, entries=[entry(1, 1)])

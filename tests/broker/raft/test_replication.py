@@ -74,6 +74,12 @@ def test_a_refusal_of_an_older_append_is_ignored():
     assert rig.hears(Kind.APPEND_ACK, 2, index=peer.match - 1, reject=True, hint=0) == []
 
 
+def test_a_late_acknowledgement_of_less_changes_nothing():
+    rig = Rig(1, 1).lead()
+    assert rig.hears(Kind.APPEND_ACK, 2, index=1) == []
+    assert rig.status.members[2].match == 3
+
+
 def test_a_follower_is_never_sent_entries_below_its_match_again():
     rig = Rig(1, 1, 1).lead()
     rig.node.report_unreachable(2)

@@ -69,8 +69,8 @@ def test_an_acknowledgement_below_the_log_does_not_end_the_wait():
 
 def test_a_follower_that_was_not_heard_of_gets_no_snapshot():
     rig = lagging()
-    rig.state.peers[3].next = 1
-    rig.state.peers[3].active = False
+    peer = rig.state.peers[3]
+    peer.next, peer.active, peer.paused = 1, False, False
     rig.node.propose(b"a")
     assert of(Kind.SNAPSHOT, rig.turn()) == []
 
@@ -102,6 +102,14 @@ def test_a_snapshot_that_is_no_news_is_answered_with_the_commit():
     rig.hears(Kind.HEARTBEAT, 2, commit=2)
     ack = one_of(Kind.APPEND_ACK, rig.hears(Kind.SNAPSHOT, 2, snapshot=Snapshot(2, 1, MEMBERS)))
     assert (ack.index, rig.status.first) == (2, 1)
+
+
+def test_a_snapshot_from_before_the_log_begins_does_not_take_it_back():
+    rig = Rig()
+    rig.log.base = Snapshot(7, 2, MEMBERS)
+    rig.node = Node(rig.state.options, rig.log)
+    ack = one_of(Kind.APPEND_ACK, rig.hears(Kind.SNAPSHOT, 2, term=2, snapshot=Snapshot(5, 1, MEMBERS)))
+    assert (ack.index, rig.status.first, rig.node.committed) == (7, 8, 7)
 
 
 def test_a_snapshot_of_an_entry_that_the_log_has_only_commits_it():
