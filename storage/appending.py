@@ -63,7 +63,7 @@ def append(tail: LogTail, batches: Sequence[Buffer], time_us: int) -> list[Appen
     elif not batches:
         return []
     source = Stamping(tail.log_id, tail.term, time_us, tail.options.max_batch_bytes)
-    return _append_planned(tail, batches, source)
+    return append_planned(tail, batches, source)
 
 
 def append_stamped(tail: LogTail, batches: Sequence[Buffer]) -> list[Appended]:
@@ -74,7 +74,7 @@ def append_stamped(tail: LogTail, batches: Sequence[Buffer]) -> list[Appended]:
     if not tail.ready:
         prepare(tail)
     tail.ready = tail.in_term = False  # the next batch to be stamped needs a term above these
-    return _append_planned(tail, batches, Verbatim(tail.log_id, tail.end())) if batches else []
+    return append_planned(tail, batches, Verbatim(tail.log_id, tail.end())) if batches else []
 
 
 def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
@@ -101,8 +101,11 @@ def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
     return Appended(seq, offset, position)
 
 
-def _append_planned(tail: LogTail, batches: Sequence[Buffer], source: Placing) -> list[Appended]:
-    """The general case: any number of batches over any number of segments."""
+def append_planned(tail: LogTail, batches: Sequence[Buffer], source: Placing) -> list[Appended]:
+    """Write batches that get their places from `source`, all or none: any number, over any number of segments.
+
+    The tail is prepared. Raises what `append` does.
+    """
     plan = Plan(tail.opened[-1], tail.end())
     options, made = tail.options, []
 

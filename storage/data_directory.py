@@ -8,6 +8,7 @@
     DATA/metadata/   the log of the catalogue
     DATA/order/      of a member of a cluster: the order log
     DATA/topics/     <topic id>/<partition>/, one log each
+    DATA/aside/      of a member of a cluster: logs that no entry of the order names
     DATA/trash/      deleted topics until they are removed
 
 Idea: opening is a fixed order: look at the format and the identity, lock, and only then change anything. Brokers and
@@ -38,10 +39,11 @@ METADATA = "metadata"
 TOPICS = "topics"
 TRASH = "trash"
 ORDER = "order"
+ASIDE = "aside"
 DOUBTS = "doubts"
 BOARD_FILE = "board.shared"
 _BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
-_OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, TOPICS, TRASH, DOUBTS})
+_OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, ASIDE, TOPICS, TRASH, DOUBTS})
 
 
 class Identity(Struct, frozen=True):

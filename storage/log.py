@@ -207,6 +207,15 @@ class LogWriter(LogTail):
                 return following.start(), following.name
         raise Corrupt(f"batch {seq} of {segment.ref.path} is damaged", path=segment.ref.path)
 
+    def checksum_at(self, seq: int) -> int | None:
+        """The header checksum of a batch; None for one that is not here, and where its row is damaged."""
+        if not self.names[0].base_seq <= seq <= self.written:
+            return None
+        if seq == self.written:
+            return self.checksum
+        row = self._own_reader().row(seq)
+        return None if row is None else row.header_checksum
+
     # -- marks and closing ------------------------------------------------------------------------
 
     def mark_durable(self) -> None:

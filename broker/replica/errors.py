@@ -1,0 +1,11 @@
+"""Errors of a replica, which stay inside its node: others serve meanwhile."""
+
+from __future__ import annotations
+
+from ...storage.errors import StorageError
+
+
+class ReplicaDamaged(StorageError):
+    """Something is gone that was durable here: this replica neither votes nor acknowledges before it has fetched it."""
+
+    code = "replica_damaged"

@@ -1,0 +1,222 @@
+"""Opens a replica: recovers the order log, and gives every other log the end that the order says it has.
+
+Idea: the checkpoint has the place of every log at one entry; from there the walk (walk.py) follows the order as far as
+the logs reach. Batches that stand inside entries are appended again, the order is cut where a named one is missing, and
+every tail behind the order is cut. All of it is synced before the replica serves.
+
+Contract: a crash at any point of an opening leaves what the next one opens to the same entries or more. Raises
+`ReplicaDamaged`, with nothing changed, where something is gone that was durable: a log that is missing, that ends
+before its place in the checkpoint or before its newest snapshot, an order that ends before an entry that was
+acknowledged. A directory that the order does not name is set aside, and never removed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ...storage import layout, snapshots
+from ...storage.data_directory import ASIDE, METADATA, TOPICS
+from ...storage.errors import Corrupt, Error, InvalidBatch, InvalidTopic
+from ...storage.log import LogOptions, LogWriter
+from . import checkpoint as checkpoints
+from .checkpoint import Checkpoint
+from .errors import ReplicaDamaged
+from .order_log import OrderLog
+from .places import START, Places
+from .replicated import Replicated
+from .walk import Missing, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...storage.files import Files
+    from ..raft.messages import Entry
+
+
+class OpenedOrder(Struct):
+    """What an opening found. The logs are closed again; `order` is open."""
+
+    order: OrderLog
+    places: Places
+    checkpoint: Checkpoint
+    appended: int = 0
+    cut_entries: int = 0
+    cut_logs: int = 0
+    set_aside: list[str] = []
+
+
+def open_order(files: Files, data: str, order: OrderLog, options: LogOptions | None = None) -> OpenedOrder:
+    """Bring every log of a data directory to the end of the order, durably.
+
+    Raises ReplicaDamaged, StorageFull, Poisoned, NewerFormat.
+    """
+    logs = _Logs(files, data, options or LogOptions())
+    try:
+        logs.open()
+        return _open(files, order, logs)
+    except (Corrupt, InvalidBatch, InvalidTopic) as error:
+        raise ReplicaDamaged(f"this replica has lost what was durable: {error}") from error
+    finally:
+        logs.close()
+
+
+def _open(files: Files, order: OrderLog, logs: _Logs) -> OpenedOrder:
+    path, log_id = order.log.path, order.log.log_id
+    found = checkpoints.load(files, path, log_id, first=order.first_index(), last=order.last_index())
+    if found is None:
+        raise ReplicaDamaged(f"{path} has no checkpoint: a replica begins with one")
+    if order.log.damage:
+        raise ReplicaDamaged(f"{path} is damaged: {order.log.damage[0].reason}")
+    if found.entry and order.checksum(found.entry) != found.checksum:
+        raise ReplicaDamaged(f"{path} holds another entry {found.entry} than its checkpoint says")
+    logs.check(found)
+    places = Places(found.entry, found.places())
+    logs.order.places = places
+    missing = walk(_entries(order, found.entry + 1), places, logs.checksum)
+    known = _known_commit(files, found, places, logs)
+    acked = _acked(order, found)
+    if places.last < max(known, acked):
+        raise ReplicaDamaged(
+            f"the order in {path} can be followed to entry {places.last}, and {max(known, acked)} was acknowledged here"
+        )
+    order.commit = known
+    opened = OpenedOrder(order, places, found, set_aside=logs.set_aside(places))
+    _settle(opened, logs, missing)
+    places.apply(known)
+    return opened
+
+
+def _entries(order: OrderLog, first: int) -> Iterator[Entry]:
+    """Entries from `first` on, a few at a time."""
+    while first <= order.last_index():
+        some = order.entries(first, order.last_index() + 1)
+        assert some, "a checkpoint reaches the first entry"
+        yield from some
+        first = some[-1].index + 1
+
+
+def _known_commit(files: Files, found: Checkpoint, places: Places, logs: _Logs) -> int:
+    """The highest entry that is known to be committed: that of the checkpoint, or of any log's newest snapshot."""
+    known = found.commit
+    for log_id, log in logs.by_id.items():
+        if log_id not in places.end:
+            continue  # it is set aside
+        seqs = [snapshots.seq_of(name) or 0 for name in files.listdir(log.path)]
+        newest = max(seqs, default=0)
+        entry = places.entry_of(log_id, newest) if newest else 0
+        if entry is None:
+            raise ReplicaDamaged(f"{log.path} has a snapshot of batch {newest}, which the order does not reach")
+        known = max(known, entry)
+    return known
+
+
+def _acked(order: OrderLog, found: Checkpoint) -> int:
+    """The entry that was acknowledged, unless a later generation of the order began before it."""
+    generation, entry = layout.split(found.acked)
+    begun = [name.base_seq - 1 for name in order.log.names if name.generation > generation]
+    return min([entry, *begun])
+
+
+def _settle(opened: OpenedOrder, logs: _Logs, missing: list[Missing]) -> None:
+    """Append what is missing, cut what is void, and sync: the order last, so that it names nothing that is gone."""
+    order, places = opened.order, opened.places
+    for row, batch in missing:
+        log = logs.by_id[row.log_id]
+        opened.cut_logs += logs.end_at(log, row.seq - 1)
+        logs.order.follow(log, [batch])
+        opened.appended += 1
+    for log_id, log in logs.by_id.items():
+        opened.cut_logs += logs.end_at(log, places.end.get(log_id, START)[0])
+        if log.poisoned is None:
+            log.sync()
+    if order.last_index() > places.last:
+        opened.cut_entries = order.last_index() - places.last
+        order.cut(places.last)
+    order.log.sync()
+
+
+class _Logs:
+    """Every log of a data directory but the order log, open while it is brought to its end."""
+
+    def __init__(self, files: Files, data: str, options: LogOptions) -> None:
+        self.order = Replicated(Places(0, {}))
+        self.by_id: dict[bytes, LogWriter] = {}
+        self._files = files
+        self._data = data
+        self._options = options
+
+    def open(self) -> None:
+        """Open all there are, recovered. Raises ReplicaDamaged, and what `LogWriter.open` does."""
+        for path in self._paths():
+            self._open(path)
+
+    def _paths(self) -> Iterator[str]:
+        yield f"{self._data}/{METADATA}"
+        topics = f"{self._data}/{TOPICS}"
+        for topic in self._files.listdir(topics):
+            for number in self._files.listdir(f"{topics}/{topic}"):
+                yield f"{topics}/{topic}/{number}"
+
+    def _open(self, path: str) -> None:
+        if layout.live_segments(self._files.listdir(path))[0]:
+            log = LogWriter.open(path, files=self._files, order=self.order, options=self._options)
+            if log.damage:
+                log.close(clean=False)
+                raise ReplicaDamaged(f"{path} is damaged: {log.damage[0].reason}")
+            other = self.by_id.setdefault(log.log_id, log)
+            if other is not log:
+                log.close(clean=False)
+                raise ReplicaDamaged(f"{other.path} and {path} hold the same log")
+
+    def check(self, found: Checkpoint) -> None:
+        """Raise ReplicaDamaged where a log does not reach its place in the checkpoint."""
+        for log_id, (seq, checksum) in found.places().items():
+            log = self.by_id.get(log_id)
+            if log is None:
+                raise ReplicaDamaged(f"log {log_id.hex()}, which the checkpoint names, is missing below {self._data}")
+            if seq and seq >= log.names[0].base_seq and self.checksum(log_id, seq) != checksum:
+                raise ReplicaDamaged(f"{log.path} does not hold batch {seq} as the checkpoint names it")
+            if log.written < seq:
+                raise ReplicaDamaged(f"{log.path} ends at batch {log.written}, before {seq} of the checkpoint")
+
+    def checksum(self, log_id: bytes, seq: int) -> int | None:
+        """The header checksum of a batch that is there."""
+        log = self.by_id.get(log_id)
+        return None if log is None else log.checksum_at(seq)
+
+    def end_at(self, log: LogWriter, seq: int) -> bool:
+        """Cut a log behind `seq` if it goes on; whether it did."""
+        if log.written > seq:
+            log.cut(seq)
+            return True
+        return False
+
+    def set_aside(self, places: Places) -> list[str]:
+        """Move logs away that neither the checkpoint nor an entry names."""
+        moved: list[str] = []
+        for log_id, log in list(self.by_id.items()):
+            if log_id in places.end or not self._is_strange(log):
+                continue
+            log.close(clean=False)
+            del self.by_id[log_id]
+            target = f"{self._data}/{ASIDE}/{log_id.hex()}-{self._files.new_id().hex()[:8]}"
+            self._files.mkdir(f"{self._data}/{ASIDE}")
+            self._files.rename_dir(log.path, target)
+            self._files.sync_dir(log.path.rpartition("/")[0])
+            self._files.sync_dir(f"{self._data}/{ASIDE}")
+            moved.append(target)
+        return moved
+
+    def _is_strange(self, log: LogWriter) -> bool:
+        """Whether a log holds, or held, anything. One without batches may be prepared for a topic to come."""
+        return bool(log.written) or log.names[0].generation > 1
+
+    def close(self) -> None:
+        """Close all that are open."""
+        for log in self.by_id.values():
+            try:
+                log.close()
+            except (Error, OSError):
+                log.close(clean=False)  # it is opened anew next, which finds the same end

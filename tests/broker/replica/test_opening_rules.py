@@ -1,0 +1,163 @@
+"""Each rule of opening and acknowledging, switched off once: crash images show what it is for."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from penstock.broker.replica import opening, walk
+from penstock.broker.replica.durable_prefix import DurablePrefix
+from penstock.broker.replica.entries import batches_of
+from penstock.broker.replica.errors import ReplicaDamaged
+from penstock.broker.replica.places import Places
+from penstock.broker.replica.replicated import Replicated
+from penstock.storage import layout, log_ids, snapshots
+from penstock.storage.batch import encode
+from penstock.storage.errors import InvalidBatch
+from penstock.storage.log import LogWriter
+from penstock.storage.memory_files import MemoryFiles
+from support.files import RecordingFiles
+from support.replica_images import OPERATIONS, begun, hold
+from support.replica_life import DATA, DIRECTORIES, LARGE, LOGS, PATHS, Found, ReplicaWorld, copy_of
+
+
+def life(*names: str) -> None:
+    world, start = begun()
+    for name in names:
+        OPERATIONS[name](world)
+    hold(world, start, random.Random(7), ("none", "some", "all"), again=0.0)
+
+
+def test_with_every_rule_these_lives_hold():
+    life("small", "sync_order", "large", "sync_order", "sync_log", "conflict", "small")
+
+
+def test_without_appending_inlined_batches_again_acknowledged_entries_are_lost(monkeypatch):
+    def only_named(type_, data):
+        return ((flush, row._replace(position=0)) for flush, row in batches_of(type_, data))
+
+    monkeypatch.setattr(walk, "batches_of", only_named)
+    with pytest.raises((AssertionError, ReplicaDamaged)):
+        life("small", "sync_order")
+
+
+def test_without_waiting_for_named_batches_acknowledged_entries_are_lost(monkeypatch):
+    appended = DurablePrefix.appended
+    monkeypatch.setattr(DurablePrefix, "appended", lambda prefix, entry, named: appended(prefix, entry, []))
+    with pytest.raises((AssertionError, ReplicaDamaged)):
+        life("large", "sync_order")
+
+
+def test_without_waiting_for_the_order_log_acknowledged_entries_are_lost(monkeypatch):
+    advance = DurablePrefix.advance
+    early = lambda prefix, order, durable: advance(prefix, order + 1, durable)  # noqa: E731
+    monkeypatch.setattr(DurablePrefix, "advance", early)
+    with pytest.raises((AssertionError, ReplicaDamaged)):
+        life("small", "sync_log", "small", "sync_log")
+
+
+def test_without_cutting_tails_at_opening_a_log_has_batches_that_no_entry_names(monkeypatch):
+    monkeypatch.setattr(opening._Logs, "end_at", lambda logs, log, seq: False)
+    with pytest.raises((AssertionError, ReplicaDamaged)):
+        life("small", "sync_logs")
+
+
+def test_without_ending_the_order_at_a_missing_batch_an_entry_names_what_is_not_there(monkeypatch):
+    def lenient(entries, places, checksum):
+        for entry in entries:
+            named = [row for _, row in walk.batches_of(entry.kind, entry.data)]
+            places.appended(entry.index, [walk.LogRow(row.log_id, row.seq, row.checksum) for row in named])
+        return []
+
+    monkeypatch.setattr(opening, "walk", lenient)
+    with pytest.raises((AssertionError, ReplicaDamaged)):
+        life("large", "sync_order")
+
+
+def test_without_cutting_logs_at_a_conflict_the_next_batches_do_not_follow(monkeypatch):
+    monkeypatch.setattr(ReplicaWorld, "go_back", lambda world, log, seq: None)
+    with pytest.raises(InvalidBatch, match="which ends at"):
+        life("small", "sync_order", "conflict", "small", "sync_order")
+
+
+# -- damage is not taken for a tail ------------------------------------------------------------------
+
+
+def settled() -> ReplicaWorld:
+    world, _ = begun()
+    for name in ("small", "large", "sync_logs", "sync_order", "commit", "checkpoint", "small"):
+        OPERATIONS[name](world)
+    world.close()
+    return world
+
+
+def opens(files: dict[str, bytes], world: ReplicaWorld) -> Found:
+    return Found(files, [world.promised()])
+
+
+def segments_of(path: str, files: dict[str, bytes]) -> list[str]:
+    return [name for name in files if name.startswith(f"{path}/") and layout.parse_segment_name(name.rsplit("/", 1)[1])]
+
+
+def test_a_log_that_is_missing_is_damage():
+    world = settled()
+    files = {name: data for name, data in copy_of(world.files).items() if not name.startswith(f"{PATHS[1]}/")}
+    with pytest.raises(ReplicaDamaged, match="missing"):
+        opens(files, world)
+
+
+def test_a_log_that_ends_before_its_place_is_damage():
+    world = settled()
+    other, _ = begun()
+    files, older = copy_of(world.files), copy_of(other.files)
+    files = {path: data for path, data in files.items() if not path.startswith(f"{PATHS[1]}/")}
+    files |= {path: data for path, data in older.items() if path.startswith(f"{PATHS[1]}/")}
+    with pytest.raises(ReplicaDamaged):
+        opens(files, world)
+
+
+def test_a_log_below_its_newest_snapshot_is_damage_and_the_snapshot_stays():
+    world = settled()
+    files = RecordingFiles(copy_of(world.files), DIRECTORIES)
+    snapshots.save(files, PATHS[0], 99, 2, b"state", LOGS[0])
+    with pytest.raises(ReplicaDamaged, match="lost what was durable"):
+        opens(copy_of(files), world)
+
+
+def test_an_order_below_what_was_acknowledged_is_damage():
+    world, _ = begun()
+    world.flush([0, LARGE, 10])
+    for name in ("sync_logs", "sync_order"):
+        OPERATIONS[name](world)
+    world.checkpoint()
+    files = copy_of(world.files)
+    path = segments_of(PATHS[1], files)[-1]
+    data = bytearray(files[path])
+    data[layout.DATA_START :] = bytes(len(data) - layout.DATA_START)
+    files[path] = bytes(data)
+    with pytest.raises(ReplicaDamaged):
+        opens(files, world)
+
+
+def test_a_replica_without_a_checkpoint_does_not_open():
+    world = settled()
+    files = {name: data for name, data in copy_of(world.files).items() if "order/snapshot-" not in name}
+    with pytest.raises(ReplicaDamaged, match="checkpoint"):
+        opens(files, world)
+
+
+def test_a_directory_that_no_entry_names_is_set_aside_and_kept():
+    world = settled()
+    files = copy_of(world.files)
+    strange = f"{DATA}/topics/{bytes(16).hex()}/0"
+    moved = MemoryFiles()
+    order = Replicated(Places(0, {}))
+    order.leading = 3
+    log = LogWriter.create(strange, files=moved, log_id=log_ids.own_id(strange) or b"", order=order)
+    log.append([encode([b"kept"])], 1)
+    log.close()
+    files.update(copy_of(moved))
+    found = opens(files, world)
+    (aside,) = found.opened.set_aside
+    assert not found.files.exists(strange)
+    assert found.files.listdir(aside)
