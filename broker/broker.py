@@ -47,13 +47,15 @@ IDLE_BYTES = 64 << 10
 TELL_REFUSED_S = 1.0
 """Interval between log lines about refused connections."""
 
+_NEW = tuple.__new__
+
 FLUSH_LINK_S = 0.005
 KEEPER_STOP_S = 20.0
 
 
 def now() -> Now:
     """Both clocks."""
-    return Now(time.time_ns() // 1000, time.monotonic())
+    return _NEW(Now, (time.time_ns() // 1000, time.monotonic()))  # a named tuple's own `new` is a function of Python
 
 
 class Broker:
@@ -83,6 +85,7 @@ class Broker:
         self.ended = False
         self._config = config
         self._node = node
+        self._guard, self._portions = node.guard, node.portions
         self._port = port
         self._poller = poller
         self._watermarks = watermarks
@@ -126,8 +129,9 @@ class Broker:
 
     def turn(self, ready: list) -> float:
         """Handle what is readable. Returns the seconds until the next turn is needed."""
-        at = now()
-        self._lenders.wake()
+        at, lenders = now(), self._lenders
+        if lenders.logs:
+            lenders.wake()
         intake = self._intake
         intake.begin()
         for member in ready:
@@ -148,13 +152,14 @@ class Broker:
         if port.holds:
             port.send_answers()
         wait = min(wait, self._watermarks.after_answers(at.monotonic_s) - at.monotonic_s)
-        return self._lenders.sleep(self._patience(wait, at))
+        wait = self._patience(wait, at)
+        return lenders.sleep(wait) if lenders.logs else wait
 
     def _tick(self, at: Now) -> float:
         """Do what is due, and a portion of what takes long."""
         begun_s = time.monotonic()
         wait = self._node.tick(at)
-        if steps := self._node.worked():
+        if steps := self._portions.worked:
             self._intake.worked(steps, time.monotonic() - begun_s)
         return wait
 
@@ -170,7 +175,7 @@ class Broker:
     def _patience(self, wait: float, at: Now) -> float:
         if self._room.refused != self._told_refused and at.monotonic_s >= self._tell_refused_s:
             self._tell_refused(at)
-        if self._node.guard.refused != self._told_forbidden and at.monotonic_s >= self._tell_forbidden_s:
+        if self._guard.refused != self._told_forbidden and at.monotonic_s >= self._tell_forbidden_s:
             self._tell_forbidden(at)
         if self._admission is not None:
             self._admission.refusals.show(at.monotonic_s)
@@ -178,7 +183,7 @@ class Broker:
         if resume_s is not None:
             wait = min(wait, max(0.0, resume_s - time.monotonic()))
         link = self._link
-        if link is not None and link.unsent:
+        if link is not None and link.waiting and not link.gone:
             link.flush()
             wait = min(wait, FLUSH_LINK_S)
         watermarks = self._watermarks
@@ -215,7 +220,7 @@ class Broker:
 
     def _tell_forbidden(self, at: Now) -> None:
         """The log of what grants do not allow: one line a second, with the last of them."""
-        guard, self._tell_forbidden_s = self._node.guard, at.monotonic_s + TELL_REFUSED_S
+        guard, self._tell_forbidden_s = self._guard, at.monotonic_s + TELL_REFUSED_S
         refused, self._told_forbidden = guard.refused - self._told_forbidden, guard.refused
         say(f"forbade {refused} requests, the last: user {guard.last_refusal}")
 

@@ -46,6 +46,9 @@ TURN_MESSAGES = 256
 TICK_S = 1e-9
 """The resolution of the clock: no turn is shorter."""
 
+READ_TURNS = 64
+"""The processor's clock is read once in so many turns, and after each that took longer than a share."""
+
 TELL_HOSTILE_S = 1.0
 """Between two lines about peers that were cut off: a hostile one must not fill the log."""
 
@@ -84,6 +87,8 @@ class Intake:
         port.meters = self._throttle.meters.by_peer
         self._over_s: dict[SocketPeer, float] = {}
         self._begun_s = 0.0
+        self._ran_s = processor()  # at the last reading
+        self._since_s = 0.0  # what turns took since then
         self._tell_at_s = 0.0
         self._last: SocketPeer | None = None
         self._crowded_s = 0.0  # when another connection than the last one was heard
@@ -108,6 +113,21 @@ class Intake:
     def take(self, server: Server, at: Now) -> None:
         """Hand over what one socket has, as far as fairness allows."""
         number = self._servers.index(server)
+        if server.has_news:
+            self._heed(server, number)
+        started = self._clock()
+        spent_s = self._hear(server, number, at, started)
+        over_s, ran_share = self._over_s, -1.0
+        for peer, each_s in spent_s.items():
+            if each_s <= SHARE_S:
+                over_s[peer] = 0.0
+                continue
+            if ran_share < 0.0:  # asked only where it matters: reading it is a system call
+                ran_share = self._ran_share(started)
+            over_s[peer] = max(0.0, each_s * ran_share - SHARE_S)
+
+    def _heed(self, server: Server, number: int) -> None:
+        """Connections have ended, or read enough to be sent more."""
         for identity in server.lost():
             peer = SocketPeer(number, identity)
             self._overdrafts.forget(peer)
@@ -115,12 +135,17 @@ class Intake:
             self._node.disconnect(peer)
         for identity in server.eased():
             self._node.eased(SocketPeer(number, identity))
-        started, ran = self._clock(), self._processor()
-        spent_s = self._hear(server, number, at, started)
-        # What others did on this processor meanwhile is no connection's overdraft.
-        ran_share = min(1.0, (self._processor() - ran) / max(self._clock() - started, TICK_S))
-        for peer, each_s in spent_s.items():
-            self._over_s[peer] = max(0.0, each_s * ran_share - SHARE_S)
+
+    def _ran_share(self, started: float) -> float:
+        """How much of the time since `started` this thread ran, as far as is known from the last reading.
+
+        What others did on this processor meanwhile is no connection's overdraft. Turns since the last reading count as
+        if the thread had run in all of them, and waiting as if it cost nothing.
+        """
+        now_s, ran_s = self._clock(), self._processor()
+        share = (ran_s - self._ran_s - self._since_s - (started - self._begun_s)) / max(now_s - started, TICK_S)
+        self._ran_s, self._since_s = ran_s, self._begun_s - now_s  # this turn counts from here on
+        return min(1.0, max(0.0, share))
 
     def worked(self, steps: Mapping[Any, int], took_s: float) -> None:
         """The node has worked on what connections had asked for before."""
@@ -135,9 +160,14 @@ class Intake:
             self._turns_us.note(int((now_s - self._begun_s) * 1e6))
         self._turns += 1
         self._received_bytes += self.bytes
+        self._since_s += now_s - self._begun_s
+        if not self._turns % READ_TURNS:
+            self._ran_s, self._since_s = self._processor(), 0.0
         held, resumed = self._overdrafts.settle(self._over_s, self._begun_s, now_s)
         for peer in held:
             self._hold(peer)
+        if not (resumed or self._overdrafts.held or self._throttle.until_s):
+            return None
         for peer in (*resumed, *self._throttle.released(now_s)):
             if not self._throttle.holds(peer) and not self._overdrafts.holds(peer):
                 self._servers[peer.server].resume(peer.identity)
@@ -151,7 +181,7 @@ class Intake:
 
     def _hear(self, server: Server, number: int, at: Now, started: float) -> dict[SocketPeer, float]:
         """Returns what each connection took of the turn."""
-        spent_s = dict[SocketPeer, float]()
+        spent_s: dict[SocketPeer, float] = {}
         before_s, is_spent = started, False
         for taken in range(TURN_MESSAGES):
             # Receiving in vain costs an exception; after a single message, the usual turn, it pays to ask before.

@@ -49,7 +49,8 @@ class Lenders:
         self._missing = missing
         self._sleeps = count(int.from_bytes(os.urandom(7), "little") + 1)
         self._rows = np.zeros(0, np.int64)
-        self._logs: list[LogWriter] = []
+        self.logs: list[LogWriter] = []
+        """The logs that are lent."""
 
     def lend(
         self,
@@ -75,17 +76,17 @@ class Lenders:
         grant = lender.lend(number, terms, time_us=now.wall_us, monotonic_s=now.monotonic_s)
         if grant is None:
             return None
-        self._logs.append(log)
+        self.logs.append(log)
         self._list()
         return lender, grant
 
     def moved(self) -> list[LogWriter]:
         """See LentLogs."""
-        return [self._logs[place] for place in self._board.ahead(self._rows)]
+        return [self.logs[place] for place in self._board.ahead(self._rows)]
 
     def sleep(self, wait_s: float) -> float:
         """How long to wait for messages, of `wait_s`: a producer that appends meanwhile sends one."""
-        if not self._logs or wait_s <= DOZE_S:
+        if not self.logs or wait_s <= DOZE_S:
             return wait_s
         self._board.asleep = next(self._sleeps)
         fence()
@@ -93,16 +94,16 @@ class Lenders:
 
     def wake(self) -> None:
         """The broker looks again."""
-        if self._logs and self._board.asleep:
+        if self.logs and self._board.asleep:
             self._board.asleep = 0
 
     def over(self, log: LogWriter) -> None:
         """See LentLogs."""
-        self._logs.remove(log)
+        self.logs.remove(log)
         self._list()
 
     def _list(self) -> None:
-        self._rows = np.array([self._watermarks.number_of(log) for log in self._logs], np.int64)
+        self._rows = np.array([self._watermarks.number_of(log) for log in self.logs], np.int64)
 
     def close(self) -> None:
         """The node is closed: let go of the file."""

@@ -6,7 +6,8 @@ has passed. All such connections wait in one line, so that however many there ar
 Silent connections are owed nothing: a lone connection, or several that all ask for much, lose nothing.
 
 Contract: a connection sits out for SIT_OUT_S at most, and for ACTIVE_S once no other one is active. Time is an
-argument. Memory: what was heard within SIT_OUT_S. Must not know sockets and messages.
+argument. Memory: connections, until they are gone, or silent when another one comes. Must not know sockets and
+messages.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Overdrafts(Generic[Peer]):
     def __init__(self) -> None:
         self._active: OrderedDict[Peer, float] = OrderedDict()  # within their shares, and when last heard, oldest first
         self._overdrawn: OrderedDict[Peer, float] = OrderedDict()  # and until when
-        self._held: dict[Peer, float] = {}
+        self.held: dict[Peer, float] = {}
+        """Connections that sit out, and until when."""
         self._due: list[tuple[float, int, Peer]] = []  # held ones and forgotten ones
         self._number = 0
         self._line_s = 0.0  # until when those in the line sit out
@@ -67,12 +69,16 @@ class Overdrafts(Generic[Peer]):
                 overdrawn.append(peer)
                 self._active.pop(peer, None)
             elif self._overdrawn.get(peer, now_s) <= now_s:
-                self._overdrawn.pop(peer, None)
+                if self._overdrawn:
+                    self._overdrawn.pop(peer, None)
+                if peer in self._active:
+                    self._active.move_to_end(peer)
+                else:
+                    self._is_crowded(begun_s)  # forgets the silent
                 self._active[peer] = now_s
-                self._active.move_to_end(peer)
-        is_crowded = self._is_crowded(begun_s)
         if not (overdrawn or self._due):
             return [], []
+        is_crowded = self._is_crowded(begun_s)
         for peer in overdrawn:
             self._charge(peer, over_s[peer], is_crowded, now_s)
         return (overdrawn if is_crowded else []), self._released(is_crowded, now_s)
@@ -83,31 +89,31 @@ class Overdrafts(Generic[Peer]):
         self._overdrawn[peer] = until_s
         self._overdrawn.move_to_end(peer)
         if is_crowded:
-            self._line_s = self._held[peer] = until_s
+            self._line_s = self.held[peer] = until_s
             self._number += 1
             heappush(self._due, (until_s, self._number, peer))
 
     def _released(self, is_crowded: bool, now_s: float) -> list[Peer]:
         if not is_crowded:
-            released = list(self._held)
+            released = list(self.held)
             self._due.clear()
-            self._held.clear()
+            self.held.clear()
             return released
         released = []
         while self._due and self._due[0][0] <= now_s:
             until_s, _, peer = heappop(self._due)
-            if self._held.get(peer) == until_s:
-                del self._held[peer]
+            if self.held.get(peer) == until_s:
+                del self.held[peer]
                 released.append(peer)
         return released
 
     def holds(self, peer: Peer) -> bool:
         """Whether a connection sits out."""
-        return peer in self._held
+        return peer in self.held
 
     def next_s(self) -> float | None:
         """When to ask for the released next; None while all are heard."""
-        if not self._held:
+        if not self.held:
             return None
         last_s = next(reversed(self._active.values()), 0.0)
         return min(self._due[0][0], last_s + ACTIVE_S)
@@ -116,7 +122,7 @@ class Overdrafts(Generic[Peer]):
         """A connection is gone."""
         self._active.pop(peer, None)
         self._overdrawn.pop(peer, None)
-        self._held.pop(peer, None)
+        self.held.pop(peer, None)
 
     def _is_crowded(self, begun_s: float) -> bool:
         """Whether a connection that is not overdrawn is active."""

@@ -28,7 +28,8 @@ class PacketSocket:
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
         self._socket.setblocking(False)
-        self._waiting: deque[bytes] = deque()
+        self.waiting: deque[bytes] = deque()
+        """Packets that the peer has made no room for yet."""
         self.gone = False
 
     @staticmethod
@@ -45,26 +46,26 @@ class PacketSocket:
     @property
     def unsent(self) -> int:
         """Packets that wait for the peer to make room: call `flush` when the socket is writable."""
-        return len(self._waiting)
+        return len(self.waiting)
 
     def send(self, packets: Sequence[bytes]) -> None:
         """Send in order, or queue. To a peer that is gone nothing is sent."""
         if not self.gone:
-            self._waiting.extend(packets)
+            self.waiting.extend(packets)
             self.flush()
 
     def flush(self) -> None:
         """Send what waits, as far as the kernel takes it."""
         try:
-            while self._waiting and not self.gone:
-                self._socket.send(self._waiting[0], socket.MSG_NOSIGNAL)
-                self._waiting.popleft()
+            while self.waiting and not self.gone:
+                self._socket.send(self.waiting[0], socket.MSG_NOSIGNAL)
+                self.waiting.popleft()
         except BlockingIOError:
             return
         except OSError:
             # Broken pipe or reset: the reading side finds out the same and decides what it means.
             self.gone = True
-            self._waiting.clear()
+            self.waiting.clear()
 
     def send_descriptors(self, packet: bytes, descriptors: Sequence[int]) -> None:
         """Send a packet together with open files. Raises OSError."""

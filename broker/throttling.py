@@ -37,7 +37,8 @@ class Throttle(Generic[Peer]):
         """Times that a connection was told to sit out."""
         self.refused = 0
         """Requests that were refused."""
-        self._until_s: dict[Peer, float] = {}
+        self.until_s: dict[Peer, float] = {}
+        """Connections that sit out, and until when."""
 
     def admit(self, peer: Peer, principal: Principal, message: Any, size: int, now_s: float) -> None:
         """Count a request of a principal with a quota. Raises Overloaded, NotLent."""
@@ -65,27 +66,27 @@ class Throttle(Generic[Peer]):
         if not debt_s:
             return False
         self.pauses += 1
-        self._until_s[peer] = now_s + min(debt_s, SIT_OUT_S)
+        self.until_s[peer] = now_s + min(debt_s, SIT_OUT_S)
         return True
 
     def holds(self, peer: Peer) -> bool:
         """Whether a peer sits out."""
-        return peer in self._until_s
+        return peer in self.until_s
 
     def released(self, now_s: float) -> list[Peer]:
         """Peers that have sat out, told once each."""
-        if not self._until_s:
+        if not self.until_s:
             return []
-        found = [peer for peer, until_s in self._until_s.items() if until_s <= now_s]
+        found = [peer for peer, until_s in self.until_s.items() if until_s <= now_s]
         for peer in found:
-            del self._until_s[peer]
+            del self.until_s[peer]
         return found
 
     def next_s(self) -> float | None:
         """When to ask for the released next."""
-        return min(self._until_s.values(), default=None)
+        return min(self.until_s.values(), default=None)
 
     def lost(self, peer: Peer) -> None:
         """A connection is gone."""
-        self._until_s.pop(peer, None)
+        self.until_s.pop(peer, None)
         self.meters.lost(peer)

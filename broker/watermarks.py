@@ -185,8 +185,8 @@ class Watermarks:
 
         `idle` says that nothing else waits to be done, so that a sync in the loop delays no request.
         """
-        dirty = list(filter(None, map(self._held.get, logs)))
-        works = self._keeper_works
+        dirty, link = list(filter(None, map(self._held.get, logs))), self._link
+        works = link is not None and link.started and not link.gone  # as _keeper_works
         for held in dirty:
             if held.rolls != held.rolls_seen:
                 self._rolled(held, now_s)
@@ -204,8 +204,8 @@ class Watermarks:
             if held.log not in self._pending_lazily:
                 self._expect(held, now_s)
             ring = ring or not held.lazy
-        if ring and self._link is not None:
-            self._link.ring()
+        if ring and link is not None:
+            link.ring()
             self._ring_due = False
 
     def _sync_alone(self, held: TrackedLog, now_s: float) -> None:

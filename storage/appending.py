@@ -57,9 +57,9 @@ def append(tail: LogTail, batches: Sequence[Buffer], time_us: int) -> list[Appen
     Raises InvalidBatch, BatchTooLarge, StorageFull (nothing of it is in the log), Poisoned.
     """
     if len(batches) == 1:
-        stood = _append_one(tail, batches[0], time_us)
-        if stood is not None:
-            return [stood]
+        segment, end = tail.opened[-1], tail.opened[-1].position + len(batches[0])
+        if end <= segment.allocated and end <= tail.options.segment_bytes and not tail.segment_ends:
+            return [_append_one(tail, segment, batches[0], end, time_us)]
     elif not batches:
         return []
     source = Stamping(tail.log_id, tail.term, time_us, tail.options.max_batch_bytes)
@@ -77,13 +77,9 @@ def append_stamped(tail: LogTail, batches: Sequence[Buffer]) -> list[Appended]:
     return append_planned(tail, batches, Verbatim(tail.log_id, tail.end())) if batches else []
 
 
-def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
-    """The common case: one batch that fits into the active segment, without a plan. None: it does not fit."""
-    segment, size = tail.opened[-1], len(batch)
-    position, seq, offset = segment.position, tail.written + 1, tail.end_offset
-    end = position + size
-    if end > segment.allocated or end > tail.options.segment_bytes or tail.segment_ends:
-        return None
+def _append_one(tail: LogTail, segment: Segment, batch: Buffer, end: int, time_us: int) -> Appended:
+    """The common case: one batch that fits into the active segment, where it will `end`, without a plan."""
+    position, seq, offset, size = segment.position, tail.written + 1, tail.end_offset, len(batch)
     place = Stamp(seq, offset, tail.term, tail.log_id, time_us, tail.checksum)
     entry = settled(batch, inspect(batch, size, tail.options.max_batch_bytes), position, place)
     try:

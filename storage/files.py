@@ -120,9 +120,13 @@ class File:
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all buffers one after the other at `position`. Raises OSError or StorageFull unless all is written."""
-        wanted = sum(map(len, buffers))
         try:
-            written = os.pwritev(self._descriptor, buffers[:_NO_BUFFERS], position)
+            if len(buffers) == 1:
+                wanted = len(buffers[0])
+                written = os.pwrite(self._descriptor, buffers[0], position)
+            else:
+                wanted = sum(map(len, buffers))
+                written = os.pwritev(self._descriptor, buffers[:_NO_BUFFERS], position)
             if written != wanted:
                 self._write_rest(buffers, position, written, wanted)
         except OSError as error:

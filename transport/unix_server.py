@@ -86,6 +86,8 @@ class UnixServer:
         self._silent: dict[int, float] = {}  # peers that said nothing yet, oldest first, and when they must have
         self._ready: dict[int, None] = {}  # peers with messages, or to read from, in turn
         self._dirty: dict[int, None] = {}  # peers with something to flush
+        self.has_news = False
+        """Whether `lost` or `eased` may have something."""
         self._lost: list[int] = []
         self._full: set[int] = set()  # peers that took no delivery because they were behind
         self._eased: list[int] = []
@@ -106,7 +108,7 @@ class UnixServer:
     @property
     def readable(self) -> bool:
         """Whether there is a message to receive, or news of a peer, that `fd` does not tell of."""
-        return bool(self._ready or self._lost or self._eased)
+        return bool(self._ready or self.has_news)
 
     def patience_s(self) -> float:
         """Seconds until `refresh` is due even if `fd` stays silent."""
@@ -179,9 +181,9 @@ class UnixServer:
             if connection.unsent > BEHIND_BYTES:
                 self._heed(connection, False)
                 continue
-            if not connection.inbox and not self._read(peer, connection):
-                continue
             inbox = connection.inbox
+            if not inbox and not self._read(peer, connection):
+                continue
             if not inbox:
                 if connection.more:
                     self._ready[peer] = None
@@ -245,6 +247,7 @@ class UnixServer:
     def lost(self) -> list[int]:
         """Peers whose connection has ended since the last call."""
         lost, self._lost = self._lost, []
+        self.has_news = bool(self._eased)
         return lost
 
     # -- sending ----------------------------------------------------------------------------------
@@ -275,10 +278,13 @@ class UnixServer:
     def eased(self) -> list[int]:
         """Peers that were behind and have read enough since the last call."""
         eased, self._eased = self._eased, []
+        self.has_news = bool(self._lost)
         return eased
 
     def flush(self) -> None:
         """Let go what was sent, in the order of the first message to each peer."""
+        if not self._dirty:
+            return
         dirty, self._dirty = self._dirty, {}
         for peer in dirty:
             connection = self._peers.get(peer)
@@ -295,6 +301,7 @@ class UnixServer:
         if peer in self._full and connection.unsent <= BEHIND_BYTES:
             self._full.remove(peer)
             self._eased.append(peer)
+            self.has_news = True
         if not connection.heeded and not connection.held and connection.unsent <= BEHIND_BYTES:
             self._ready[peer] = None
             self._heed(connection, True)
@@ -330,6 +337,7 @@ class UnixServer:
         connection.close()
         self._room.give_back()
         self._lost.append(peer)
+        self.has_news = True
 
     def close(self) -> None:
         """Stop listening and drop the connections; the path goes first. Repeating it does nothing."""

@@ -85,6 +85,9 @@ class Listening(Socket):
 class ServerSocket(Listening):
     """A ROUTER. A peer is the identity of one connection: a client that reconnects is another peer."""
 
+    has_news = True
+    """Whether `lost` or `eased` may have something: libzmq does not tell."""
+
     def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes], is_open: bool = False) -> None:
         super().__init__(context, raw, is_open)
         self.failed = 0

@@ -157,7 +157,7 @@ class Housekeeping:
         wanted = allowed = decision.first_offset
         if wanted > partition.first:
             allowed = self._queues.carrier.allowed(partition, extents, wanted, time_us)
-        if allowed > partition.proposed.first:
+        if allowed > partition.latest.first:
             partition.set_first(allowed)
             self._remove(partition)  # what is committed so far: a log that grows all the time moves at each look
             return None

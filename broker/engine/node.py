@@ -49,7 +49,6 @@ from .logs.log_upkeep import LogUpkeep
 from .office import Office
 from .ports import Handlers, LentLogs, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .topics.greeting import Greeting
-from .turns.marks import take
 from .turns.portions import Portions
 from .turns.replies import failure
 
@@ -235,8 +234,10 @@ class Node:
             for each in office.lending.due(now):
                 self._handle(*each, now)
             lending_wait = office.lending.wait(now)
-        if office is not None and self._agenda.grown:
-            for history in take(self._agenda.grown):
+        if office is not None and (grown := self._agenda.grown):
+            histories = list(grown)
+            grown.clear()
+            for history in histories:
                 if not self._upkeep.advanced(history) and history.since_snapshot_bytes >= BYTES_BETWEEN:
                     office.housekeeping.hold_to_limit(history)
         due_s, wait = self._desk.deadlines.first, IDLE_S if office is None else min(office.tick(now), lending_wait)
@@ -251,9 +252,10 @@ class Node:
             return 0.0
         return max(0.0, wait if due_s is None else min(wait, due_s - now.monotonic_s))
 
-    def worked(self) -> dict[Peer, int]:
-        """How many steps of long work the last `tick` has done for each peer."""
-        return self._portions.worked
+    @property
+    def portions(self) -> Portions:
+        """The long work of peers: `worked` says how many steps of it the last `tick` has done for each of them."""
+        return self._portions
 
     def rest(self, peer: Peer) -> None:
         """Go on with no long work of a peer until `resume`; its other requests are taken as they come."""

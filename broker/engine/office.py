@@ -159,7 +159,8 @@ class Office:
         """Offer new records to workers and sessions."""
         if self.queues.lines.parked.standing:
             self.queues.end_moved(partition)
-        self.sessions.end_moved(partition)
+        if self.sessions.readers.by_owner:
+            self.sessions.end_moved(partition)
 
     def tell(self, now: Now) -> None:
         """Hand over partitions, and send what sessions have coming."""

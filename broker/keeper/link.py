@@ -29,6 +29,8 @@ class KeeperLink:
         self.bell_fd = bell_back
         self._socket = PacketSocket(socket)
         self._doorbell = doorbell
+        self.waiting = self._socket.waiting
+        """Commands that the keeper has made no room for yet."""
 
     @property
     def socket_fd(self) -> int:
@@ -38,7 +40,7 @@ class KeeperLink:
     @property
     def unsent(self) -> bool:
         """Commands wait for the keeper to make room: poll for writing, then call `flush`."""
-        return self._socket.unsent > 0 and not self.gone
+        return bool(self.waiting) and not self.gone
 
     def attach(self, board: str, data: str, lock: int) -> None:
         """The first of all commands: what to watch, with a copy of the directory's lock."""

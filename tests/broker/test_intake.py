@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from penstock.broker.engine import Now
-from penstock.broker.intake import ALONE_S, CALM_S, TURN_MESSAGES, TURN_S, Intake
+from penstock.broker.intake import ALONE_S, CALM_S, READ_TURNS, TURN_MESSAGES, TURN_S, Intake
 from penstock.broker.latencies import Latencies
 from penstock.broker.overdrafts import ACTIVE_S, MULTIPLE, SHARE_S
 from penstock.broker.port import SocketPeer
@@ -24,6 +24,8 @@ STEP_S = SHARE_S / 4
 
 class Parts:
     """A server, a node, a port and a clock, all of which the intake asks."""
+
+    has_news = True
 
     def __init__(self, *peers: int, access: Any = None) -> None:
         self.waiting = deque((peer, [codec.encode(m.Ping(1))]) for peer in peers)
@@ -45,9 +47,12 @@ class Parts:
         self.sitting: set[int] = set()
         self.heard = 0
         self.meters: dict[Any, Any] = {}
-        self.intake = Intake(
-            any_self, any_self, [any_self], lambda: self.now_s, lambda: self.now_s - self.idle_s, access
-        )
+        self.reads = 0
+        self.intake = Intake(any_self, any_self, [any_self], lambda: self.now_s, self.processor, access)
+
+    def processor(self) -> float:
+        self.reads += 1
+        return self.now_s - self.idle_s
 
     @property
     def readable(self) -> bool:
@@ -183,6 +188,38 @@ def test_time_in_which_the_broker_did_not_run_is_no_overdraft():
     parts.turn()
     assert parts.intake.end() is None
     assert parts.held == []
+
+
+def test_the_clock_of_the_processor_is_read_after_a_long_turn_and_after_so_many_short_ones():
+    parts, ping = Parts(), [codec.encode(m.Ping(1))]
+    for _ in range(READ_TURNS):
+        assert parts.reads == 1, "when it began"
+        parts.waiting.append((1, ping))
+        assert parts.turn() == 1
+        parts.intake.end()
+    assert parts.reads == 2
+    parts.steps_s[1] = 2 * SHARE_S
+    parts.waiting.append((1, ping))
+    parts.turn()
+    assert parts.reads == 3
+
+
+def test_turns_before_a_long_one_are_not_taken_for_time_in_which_it_ran():
+    parts, ping = Parts(), [codec.encode(m.Ping(1))]
+    parts.steps_s |= {2: SHARE_S / 2, 1: 4 * SHARE_S}
+    end_s = None
+    for peer in (2, 2, 2, 1):
+        parts.waiting.append((peer, ping))
+        parts.idle_s += 2 * SHARE_S if peer == 1 else 0.0  # others had the processor for half of it
+        parts.turn()
+        end_s = parts.intake.end()
+    assert end_s == pytest.approx(parts.now_s + MULTIPLE * (4 * SHARE_S / 2 - SHARE_S))
+    assert parts.held == [1]
+    parts.waiting.append((1, ping))  # all that was read stands for itself
+    parts.sitting.clear()
+    parts.idle_s += 4 * SHARE_S
+    parts.turn()
+    assert (parts.intake.end(), parts.held) == (None, [1])
 
 
 def test_long_work_counts_for_those_who_asked_for_it_by_its_steps():

@@ -35,6 +35,7 @@ class LogTime:
     """
 
     def __init__(self, now: Now, jump_s: float) -> None:
+        self._read: Now | None = None  # the last one
         self._last_us = now.wall_us
         self._monotonic_s = now.monotonic_s
         self._jump_us = round(jump_s * 1e6)
@@ -58,7 +59,10 @@ class LogTime:
             self._last_us = time_us
 
     def read(self, now: Now) -> int:
-        """Log time at `now`."""
+        """Log time at `now`. Of one `Now`, the first reading counts."""
+        if now is self._read:
+            return self._last_us
+        self._read = now
         wall_us, monotonic_s = now
         expected = self._last_us
         if monotonic_s > self._monotonic_s:

@@ -22,7 +22,6 @@ from ..tables import effects as fx
 from ..tables import settings as topic_settings
 from ..tables.settings import TopicSettings
 from ..tables.state import PartitionState
-from ..turns.marks import take
 from ..turns.portions import finished
 from .catalogue import CatalogueState
 from .finals import Finals
@@ -171,7 +170,9 @@ class LogRegistry:
     def take_moved(self) -> list[Partition]:
         """Partitions whose end moved since the last call."""
         moved: list[Partition] = []
-        for history in take(self._agenda.advanced):
+        histories = list(self._agenda.advanced)
+        self._agenda.advanced.clear()
+        for history in histories:
             partition = self.partitions.get(history)
             if partition is not None and self.told_end[partition] != (end := history.committed.end):
                 self.told_end[partition] = end

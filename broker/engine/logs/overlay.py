@@ -160,10 +160,10 @@ class Overlay(Generic[S]):
 
     @cached_property
     def proposed(self) -> S:
-        """The state as if everything that is proposed were committed: made at the first look, and after a failure."""
+        """The state as if everything that is proposed were committed: made when it is needed, and after a failure."""
         state = self.history.committed.copy()
         for entry in self._entries():
-            state.apply(entry, entry.place.time_us)
+            state.apply(entry, entry.place.time_us or state.time_us)
             if entry.place.seq:
                 state.batch_applied(entry.place)
         return state
@@ -171,7 +171,8 @@ class Overlay(Generic[S]):
     @property
     def latest(self) -> S:
         """The same for one look, by a caller that proposes nothing meanwhile: no state is made for that."""
-        return self.history.committed if "proposed" not in self.__dict__ and self.idle else self.proposed
+        is_ahead = "proposed" in self.__dict__ or self._queue or self.history.in_flight or self._tail.effects
+        return self.proposed if is_ahead else self.history.committed
 
     def next_token(self) -> int:
         """A number that rises, and that no other leader of this log gives out."""
@@ -189,8 +190,9 @@ class Overlay(Generic[S]):
             raise BatchTooLarge(
                 f"the batch has {len(batch)} bytes, a batch of this log may have {limit}: send smaller ones"
             )
-        proposed = self.proposed
-        proposed.apply(entry, proposed.time_us)
+        latest = self.latest
+        if latest is not self.history.committed:  # else nothing is ahead of it that the next proposal would meet
+            latest.apply(entry, latest.time_us)
         self._queue.append(Proposal(batch, entry, [waiter]))
         self._queued_records += entry.place.count
         if entry.effects:
@@ -346,8 +348,9 @@ class Overlay(Generic[S]):
 
     def _append(self, proposals: list[Proposal], time_us: int) -> Error | None:
         log, history, waiting = self.log, self.history, self.waiting
+        batches = (proposals[0].batch,) if len(proposals) == 1 else [each.batch for each in proposals]
         try:
-            appended = log.append([each.batch for each in proposals], max(time_us, log.last_time_us))
+            appended = log.append(batches, max(time_us, log.last_time_us))
         except StorageError as error:
             return error
         except OSError as error:

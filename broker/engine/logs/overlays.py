@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..turns.marks import take
 from .overlay import Overlay
 
 if TYPE_CHECKING:
@@ -70,9 +69,11 @@ class Overlays:
 
         Returns the logs with something new.
         """
-        appended = self.followed
-        for overlay in take(self.dirty):
-            gate = self.gates.get(overlay.log)
+        appended, gates = self.followed, self.gates
+        overlays = list(self.dirty)
+        self.dirty.clear()
+        for overlay in overlays:
+            gate = gates.get(overlay.log) if gates else None
             if gate is not None and not gate.opens():
                 continue
             if overlay.flush(time_us):
@@ -80,7 +81,9 @@ class Overlays:
                 appended[overlay.log] = None
             if gate is not None:
                 gate.closes()
-        return take(appended)
+        logs = list(appended)
+        appended.clear()
+        return logs
 
     def follow(self, overlay: Overlay[Any], entries: Sequence[Entry], size: int) -> None:
         """Batches of another process stand in a log now."""

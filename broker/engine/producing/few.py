@@ -34,8 +34,8 @@ def propose_few(partition: Partition, batch: Payload, max_frame_bytes: int, wait
     if not producer_id or first_sequence < 0:
         return 0
     overlay = partition.overlay
-    proposed = overlay.proposed
-    if proposed.stages.by_id or proposed.producers.judge(producer_id, epoch, first_sequence, count) is not None:
+    latest = overlay.latest
+    if latest.stages.by_id or latest.producers.judge(producer_id, epoch, first_sequence, count) is not None:
         return 0
     overlay.propose_records(batch, Entry(Place(first_sequence, count), producer_id, epoch), waiter)
     return count

@@ -59,7 +59,14 @@ class Producing:
         partition = self._topics.partition(message.topic, message.partition)
         reply = ProduceReply(self._port, peer, message.request)
         records = propose_few(partition, payload, self._config.max_frame_bytes, reply)
-        self._count(records or self._propose(partition, payload, reply, now), len(payload))
+        if not records:
+            records = self._propose(partition, payload, reply, now)
+        size = len(payload)
+        if not self.batches % SAMPLE:
+            self.batch_bytes.note(size)
+        self.batches += 1
+        self.records += records
+        self.bytes += size
 
     def _propose(self, partition: Partition, payload: Payload, reply: ProduceReply, now: Now) -> int:
         """Propose any batch. Returns how many records it has."""
@@ -74,14 +81,6 @@ class Producing:
             keys = Keys(found, time_us, self._config.max_dedup_keys)
             produce(partition, batch, KeyedReply(reply, len(found), partition.committed), keys)
         return batch.record_count
-
-    def _count(self, records: int, size: int) -> None:
-        """A batch was proposed, or stands already."""
-        if not self.batches % SAMPLE:
-            self.batch_bytes.note(size)
-        self.batches += 1
-        self.records += records
-        self.bytes += size
 
     def _judged(self, payload: Payload, partition: Partition, now: Now) -> Batch:
         """The batch of a Produce, checked. One that stands already was within the limit that the topic had then."""

@@ -33,14 +33,14 @@ def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | Non
     partition.check_writable()
     producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.first_sequence
     overlay = partition.overlay
-    proposed = overlay.proposed
-    if producer_id in proposed.stages.by_id:
+    latest = overlay.latest
+    if producer_id in latest.stages.by_id:
         raise InvalidBatch(
             f"producer {producer_id:#x} is a stage of {partition!r}: send records under an id of their own, "
             "or staged ones until the stage is published"
         )
     if producer_id:
-        original = proposed.producers.judge(producer_id, epoch, first, batch.record_count)
+        original = latest.producers.judge(producer_id, epoch, first, batch.record_count)
         if original is not None:
             _wait_for(partition, original, first, waiter)
             return

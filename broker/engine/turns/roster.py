@@ -21,19 +21,20 @@ class Roster(Generic[Owner, Key, Value]):
     """Entries of all partitions, or of all topics."""
 
     def __init__(self) -> None:
-        self._by_owner: dict[Owner, dict[Key, Value]] = {}
+        self.by_owner: dict[Owner, dict[Key, Value]] = {}
+        """Those with entries."""
 
     def of(self, owner: Owner) -> Mapping[Key, Value]:
         """The entries of one owner."""
-        return self._by_owner.get(owner, NONE)
+        return self.by_owner.get(owner, NONE)
 
     def add(self, owner: Owner, key: Key, value: Value) -> None:
         """Add an entry."""
-        self._by_owner.setdefault(owner, {})[key] = value
+        self.by_owner.setdefault(owner, {})[key] = value
 
     def remove(self, owner: Owner, key: Key) -> None:
         """Remove an entry, if it is there."""
-        entries = self._by_owner.get(owner, {})
+        entries = self.by_owner.get(owner, {})
         entries.pop(key, None)
         if not entries:
-            self._by_owner.pop(owner, None)
+            self.by_owner.pop(owner, None)

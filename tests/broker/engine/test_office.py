@@ -449,10 +449,10 @@ def test_long_work_of_a_connection_that_rests_goes_on_when_it_is_resumed():
     rig.node._portions.add("c", (done.append(step) for step in range(2)))
     rig.node.rest("c")
     rig.node.tick(rig.now)
-    assert (done, rig.node.worked()) == ([], {})
+    assert (done, rig.node.portions.worked) == ([], {})
     rig.node.resume("c")
     rig.node.tick(rig.now)
-    assert (done, rig.node.worked()) == ([0, 1], {"c": 3})
+    assert (done, rig.node.portions.worked) == ([0, 1], {"c": 3})
 
 
 def test_reads_that_wait_are_answered_though_the_office_is_gone():

@@ -133,6 +133,24 @@ def test_the_proposed_state_is_made_when_it_is_needed_and_anew_after_a_failure()
     assert (overlay.proposed is not made, list(overlay.proposed.producers.by_id)) == (True, [9])
 
 
+def test_of_records_that_come_one_by_one_no_proposed_state_is_made_until_two_are_on_their_way():
+    rig = Rig()
+    overlay = overlay_on(rig)
+    for producer_id in (7, 8):
+        propose(overlay, Told(), producer_id)
+        overlay.flush(rig.now.wall_us)
+        overlay.log.sync()
+        overlay.advance()
+        assert overlay.latest is overlay.history.committed
+    propose(overlay, Told(), 9)
+    state = overlay.latest
+    assert state is not overlay.history.committed
+    propose(overlay, Told(), 10)
+    assert list(state.producers.by_id) == [7, 8, 9, 10]
+    assert state.producers.by_id[9].last_us == state.producers.by_id[10].last_us == overlay.history.committed.time_us
+    assert list(overlay.history.committed.producers.by_id) == [7, 8]
+
+
 def test_an_overlay_counts_what_is_in_flight_with_a_priority():
     rig = Rig()
     overlay, batch = overlay_on(rig), bytes(encode([b"x"], priorities=[7]))
