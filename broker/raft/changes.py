@@ -14,13 +14,13 @@ from . import proposals, reads, replication, transfer
 from .errors import Unfit
 from .membership import Configuration, changed
 from .messages import NONE, Change, ConfState, Data, EntryKind
-from .proposals import Place
-from .state import Role, State
+from .proposals import EntryPlace
+from .state import RaftState, Role
 
 LEAVE = Change()
 
 
-def refusal(state: State, change: Change) -> str:
+def refusal(state: RaftState, change: Change) -> str:
     """Why this leader may not propose a change now; empty when it may."""
     if state.role is not Role.LEADER:
         return f"node {state.node} does not lead"
@@ -35,7 +35,7 @@ def refusal(state: State, change: Change) -> str:
     return ""
 
 
-def propose(state: State, data: Data) -> Place | None:
+def propose(state: RaftState, data: Data) -> EntryPlace | None:
     """Append a change, whose `data` the surroundings made; the place it took, or None."""
     place = proposals.propose(state, [data], EntryKind.CHANGE)
     if place is not None:
@@ -43,14 +43,14 @@ def propose(state: State, data: Data) -> Place | None:
     return place
 
 
-def apply(state: State, change: Change, index: int) -> ConfState:
+def apply(state: RaftState, change: Change, index: int) -> ConfState:
     """A change at entry `index` is applied; the configuration it leads to."""
     state.last_change = max(state.last_change, index)
     switch(state, changed(state.configuration, change))
     return state.configuration.stored()
 
 
-def switch(state: State, configuration: Configuration) -> None:
+def switch(state: RaftState, configuration: Configuration) -> None:
     """Take over a configuration, and do as a leader what follows from it."""
     state.configure(configuration)
     if state.role is not Role.LEADER:
@@ -69,7 +69,7 @@ def switch(state: State, configuration: Configuration) -> None:
         state.transferee = NONE
 
 
-def leave_by_itself(state: State) -> None:
+def leave_by_itself(state: RaftState) -> None:
     """End a joint configuration that leaves by itself, once that is applied. A leader that would not be a voter any
     more hands over first."""
     if state.role is not Role.LEADER or not state.configuration.auto_leave:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from . import changes, election, heartbeats, proposals, reads, replication, snapshots, transfer
 from .messages import NONE, Kind, Message, total_bytes
-from .state import Role, State
+from .state import RaftState, Role
 
 FROM_LEADER = frozenset((Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT))
 VOTING = frozenset((Kind.PRE_VOTE, Kind.VOTE))
 ANSWERS = frozenset((Kind.APPEND_ACK, Kind.HEARTBEAT_ACK, Kind.PRE_VOTE_ACK, Kind.VOTE_ACK))
 
 
-def step(state: State, message: Message) -> None:
+def step(state: RaftState, message: Message) -> None:
     """Take one message."""
     if message.term > state.term:
         if not _follow_higher(state, message):
@@ -31,7 +31,7 @@ def step(state: State, message: Message) -> None:
         _BY_ROLE[state.role](state, message)
 
 
-def _follow_higher(state: State, message: Message) -> bool:
+def _follow_higher(state: RaftState, message: Message) -> bool:
     """A message of a higher term; False when it is to be dropped."""
     if message.kind in VOTING and not message.force and election.leased(state):
         return False
@@ -41,7 +41,7 @@ def _follow_higher(state: State, message: Message) -> bool:
     return True
 
 
-def _answer_lower(state: State, message: Message) -> None:
+def _answer_lower(state: RaftState, message: Message) -> None:
     """A message of a lower term. Where terms do not always grow by themselves (a vote is not granted beside a leader),
     a leader that was left behind, or a candidate, would never hear of the newer one without an answer."""
     if message.kind in (Kind.APPEND, Kind.HEARTBEAT):
@@ -51,7 +51,7 @@ def _answer_lower(state: State, message: Message) -> None:
         election.refuse(state, message)
 
 
-def _as_leader(state: State, message: Message) -> None:
+def _as_leader(state: RaftState, message: Message) -> None:
     if message.kind is Kind.READ:
         reads.asked(state, message)
     elif message.sender not in state.peers:
@@ -66,7 +66,7 @@ def _as_leader(state: State, message: Message) -> None:
         reads.acknowledged(state, message)
 
 
-def _as_follower(state: State, message: Message) -> None:
+def _as_follower(state: RaftState, message: Message) -> None:
     if message.kind in FROM_LEADER:
         state.elapsed = 0
         state.leader = message.sender
@@ -77,7 +77,7 @@ def _as_follower(state: State, message: Message) -> None:
         reads.answered(state, message)
 
 
-def _as_candidate(state: State, message: Message) -> None:
+def _as_candidate(state: RaftState, message: Message) -> None:
     if message.kind in FROM_LEADER:
         state.follow(message.term, message.sender)
         _HANDLERS[message.kind](state, message)
@@ -85,15 +85,15 @@ def _as_candidate(state: State, message: Message) -> None:
         election.answered(state, message)
 
 
-_HANDLERS: dict[Kind, Callable[[State, Message], None]] = {
+_HANDLERS: dict[Kind, Callable[[RaftState, Message], None]] = {
     Kind.APPEND: replication.handle,
     Kind.HEARTBEAT: heartbeats.handle,
     Kind.SNAPSHOT: snapshots.handle,
 }
-_BY_ROLE: tuple[Callable[[State, Message], None], ...] = (_as_follower, _as_candidate, _as_candidate, _as_leader)
+_BY_ROLE: tuple[Callable[[RaftState, Message], None], ...] = (_as_follower, _as_candidate, _as_candidate, _as_leader)
 
 
-def tick(state: State) -> None:
+def tick(state: RaftState) -> None:
     """Time passed."""
     state.elapsed += 1
     if state.role is Role.LEADER:
@@ -103,7 +103,7 @@ def tick(state: State) -> None:
         election.begin(state)
 
 
-def _tick_leader(state: State) -> None:
+def _tick_leader(state: RaftState) -> None:
     state.heartbeat_elapsed += 1
     if state.elapsed >= state.options.election_ticks:
         state.elapsed = 0
@@ -117,7 +117,7 @@ def _tick_leader(state: State) -> None:
         heartbeats.broadcast(state)
 
 
-def stored(state: State, message: Message) -> None:
+def stored(state: RaftState, message: Message) -> None:
     """A write is done. One of an older term says nothing of the entries here: a newer write may replace them."""
     if message.index and message.term == state.term:
         state.log.unstable.stored(message.index, message.log_term)
@@ -126,19 +126,19 @@ def stored(state: State, message: Message) -> None:
         _advance(state, message.snapshot.index, 0)
 
 
-def applied(state: State, message: Message) -> None:
+def applied(state: RaftState, message: Message) -> None:
     """Entries are applied."""
     size = total_bytes(message.entries)
     _advance(state, message.entries[-1].index, size)
     proposals.applied(state, size)
 
 
-def _advance(state: State, index: int, size: int) -> None:
+def _advance(state: RaftState, index: int, size: int) -> None:
     state.log.applied_to(index, size)
     changes.leave_by_itself(state)
 
 
-def forget_leader(state: State) -> None:
+def forget_leader(state: RaftState) -> None:
     """Behave as if this follower had not heard of a leader, until the next message of one."""
     if state.role is Role.FOLLOWER:
         state.leader = NONE

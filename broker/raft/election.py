@@ -10,10 +10,10 @@ from __future__ import annotations
 from . import proposals, replication
 from .messages import Kind, Message
 from .quorum import Result, joint_result
-from .state import Role, State
+from .state import RaftState, Role
 
 
-def begin(state: State, *, handed_over: bool = False) -> bool:
+def begin(state: RaftState, *, handed_over: bool = False) -> bool:
     """Campaign, unless this node leads, may not lead, or has a change of the configuration to apply first."""
     if state.role is Role.LEADER or not state.promotable() or state.log.has_unapplied_change():
         return False
@@ -24,21 +24,21 @@ def begin(state: State, *, handed_over: bool = False) -> bool:
     return True
 
 
-def _ask_before(state: State) -> None:
+def _ask_before(state: RaftState) -> None:
     state.role = Role.PRE_CANDIDATE
     state.leader = 0
     state.votes = {}
     _request(state, Kind.PRE_VOTE, state.term + 1, force=False)
 
 
-def _ask(state: State, *, force: bool) -> None:
+def _ask(state: RaftState, *, force: bool) -> None:
     state.enter(state.term + 1)
     state.role = Role.CANDIDATE
     state.vote = state.node
     _request(state, Kind.VOTE, state.term, force=force)
 
 
-def _request(state: State, kind: Kind, term: int, *, force: bool) -> None:
+def _request(state: RaftState, kind: Kind, term: int, *, force: bool) -> None:
     """Ask all voters. The own answer is a message too: it counts when the vote is written."""
     index, last_term = state.log.last(), state.log.last_term()
     for node in state.configuration.all_voters():
@@ -53,13 +53,13 @@ def answer_to(kind: Kind) -> Kind:
     return Kind.VOTE_ACK if kind is Kind.VOTE else Kind.PRE_VOTE_ACK
 
 
-def leased(state: State) -> bool:
+def leased(state: RaftState) -> bool:
     """A leader was heard of so recently that a vote would disturb its work."""
     options = state.options
     return options.check_quorum and state.leader != 0 and state.elapsed < options.election_ticks
 
 
-def handle(state: State, message: Message) -> None:
+def handle(state: RaftState, message: Message) -> None:
     """A candidate asks for a vote, in this term or, for a pre-vote, perhaps a later one."""
     free = state.vote == message.sender or (state.vote == 0 and state.leader == 0)
     free = free or (message.kind is Kind.PRE_VOTE and message.term > state.term)
@@ -73,12 +73,12 @@ def handle(state: State, message: Message) -> None:
         refuse(state, message)
 
 
-def refuse(state: State, message: Message) -> None:
+def refuse(state: RaftState, message: Message) -> None:
     """No vote, in the term of this node."""
     state.send(Message(answer_to(message.kind), message.sender, term=state.term, reject=True))
 
 
-def answered(state: State, message: Message) -> None:
+def answered(state: RaftState, message: Message) -> None:
     """A voter answered; the first answer of each counts."""
     state.votes.setdefault(message.sender, not message.reject)
     result = joint_result(state.configuration.voters, state.configuration.outgoing, state.votes)
@@ -91,7 +91,7 @@ def answered(state: State, message: Message) -> None:
         state.follow(state.term, 0)
 
 
-def _lead(state: State) -> None:
+def _lead(state: RaftState) -> None:
     """Lead, beginning with an entry of the own term: it commits what earlier terms left."""
     state.enter(state.term)
     state.role = Role.LEADER
@@ -105,7 +105,7 @@ def _lead(state: State) -> None:
     replication.broadcast(state)
 
 
-def hears_quorum(state: State) -> bool:
+def hears_quorum(state: RaftState) -> bool:
     """A quorum has been heard of since the last time this was asked."""
     active = {node: peer.active for node, peer in state.peers.items()}
     heard = joint_result(state.configuration.voters, state.configuration.outgoing, active)

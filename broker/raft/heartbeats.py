@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from . import replication
 from .messages import Kind, Message
-from .progress import Pace
-from .state import State
+from .progress import FollowerPace
+from .state import RaftState
 
 
-def broadcast(state: State) -> None:
+def broadcast(state: RaftState) -> None:
     """Send every other member a heartbeat."""
     number = state.reads.pending()
     for node, peer in state.peers.items():
@@ -22,16 +22,16 @@ def broadcast(state: State) -> None:
             peer.sent_commit = commit
 
 
-def handle(state: State, message: Message) -> None:
+def handle(state: RaftState, message: Message) -> None:
     """The leader is there."""
     state.log.commit(message.commit)
     state.send(Message(Kind.HEARTBEAT_ACK, message.sender, round=message.round))
 
 
-def acknowledged(state: State, message: Message) -> None:
+def acknowledged(state: RaftState, message: Message) -> None:
     """A member answered a heartbeat."""
     peer = state.peers[message.sender]
     peer.active = True
     peer.paused = False
-    if peer.match < state.log.last() or peer.pace is Pace.PROBE:
+    if peer.match < state.log.last() or peer.pace is FollowerPace.PROBE:
         replication.send_append(state, message.sender)

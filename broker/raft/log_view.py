@@ -9,14 +9,14 @@ Invariant: `committed` never goes back and never exceeds the last entry; nothing
 from __future__ import annotations
 
 from .errors import Broken
-from .messages import Entry, EntryKind, Snapshot, entry_bytes, total_bytes
+from .messages import ENTRY_OVERHEAD, Entry, EntryKind, Snapshot, total_bytes
 from .storage import Storage
 from .unstable import Unstable
 
 UNBOUNDED = 2**63 - 1
 
 
-class Log:
+class LogView:
     """Storage and unstable part as one."""
 
     __slots__ = (
@@ -191,7 +191,7 @@ def bounded(entries: list[Entry], max_bytes: int, at_least: int = 1) -> list[Ent
     """The first entries, as many as fit into `max_bytes`, and `at_least` so many."""
     size = 0
     for place, entry in enumerate(entries):
-        size += entry_bytes(entry)
+        size += len(entry.data) + ENTRY_OVERHEAD
         if size > max_bytes and place >= at_least:
             return entries[:place]
     return entries

@@ -144,11 +144,6 @@ class Message(msgspec.Struct, array_like=True):
     context: bytes = b""
 
 
-def entry_bytes(entry: Entry) -> int:
-    """What an entry counts against limits, in bytes."""
-    return len(entry.data) + ENTRY_OVERHEAD
-
-
 def total_bytes(entries: list[Entry]) -> int:
     """What entries count against limits, in bytes."""
-    return sum(len(entry.data) for entry in entries) + ENTRY_OVERHEAD * len(entries)
+    return sum([len(entry.data) for entry in entries]) + ENTRY_OVERHEAD * len(entries)

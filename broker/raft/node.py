@@ -37,10 +37,10 @@ from . import changes, core, election, proposals, reads, replication, snapshots,
 from .errors import Broken
 from .membership import Configuration
 from .messages import NONE, Change, ConfState, Data, Kind, Message, Promise
-from .progress import Pace
-from .proposals import Place
-from .ready import Handout, Ready
-from .state import Options, Role, State
+from .progress import FollowerPace
+from .proposals import EntryPlace
+from .ready import Ready, ReadyQueue
+from .state import RaftOptions, RaftState, Role
 from .storage import Storage
 
 LOCAL = frozenset((Kind.STORED, Kind.APPLIED))
@@ -53,13 +53,13 @@ class MemberStatus:
 
     match: int  # its log agrees up to this entry
     next: int
-    pace: Pace
+    pace: FollowerPace
     learner: bool
     active: bool  # heard of since the last check of the quorum
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class RaftStatus:
     """A node at this moment."""
 
     node: int
@@ -76,17 +76,17 @@ class Status:
     members: dict[int, MemberStatus]  # empty unless it leads
 
 
-class Node:
+class RaftNode:
     """One member of one group."""
 
-    def __init__(self, options: Options, storage: Storage) -> None:
+    def __init__(self, options: RaftOptions, storage: Storage) -> None:
         """Open a node over its log, as a follower.
 
         `storage.initial_state()` has the promise, with the commit that is known and a term that is no lower than that
         of the last entry (`opening_promise`). Raises `Broken` when its marks contradict the log.
         """
-        self._state = State(options, storage)
-        self._handout = Handout(self._state)
+        self._state = RaftState(options, storage)
+        self._handout = ReadyQueue(self._state)
 
     # --- what comes in
 
@@ -131,11 +131,11 @@ class Node:
 
     # --- a leader's log
 
-    def next_place(self, size: int = 0) -> Place | None:
+    def next_place(self, size: int = 0) -> EntryPlace | None:
         """Index and term of the next entry, if a proposal of `size` bytes would be accepted now; else None."""
         return proposals.next_place(self._state, size)
 
-    def propose(self, *datas: Data) -> Place | None:
+    def propose(self, *datas: Data) -> EntryPlace | None:
         """Append one entry for each of `datas`; the place of the first, or None when nothing was appended."""
         return proposals.propose(self._state, list(datas))
 
@@ -143,7 +143,7 @@ class Node:
         """Why this node may not propose a change of the configuration now; empty when it may."""
         return changes.refusal(self._state, change)
 
-    def propose_change(self, change: Change, data: Data) -> Place | None:
+    def propose_change(self, change: Change, data: Data) -> EntryPlace | None:
         """Append a change of the configuration as an entry with this data; its place, or None when it was refused."""
         return None if changes.refusal(self._state, change) else changes.propose(self._state, data)
 
@@ -203,14 +203,14 @@ class Node:
         """The last entry it knows to be committed."""
         return self._state.log.committed
 
-    def status(self) -> Status:
+    def status(self) -> RaftStatus:
         """Everything that is worth showing."""
         state = self._state
         members = {
             node: MemberStatus(peer.match, peer.next, peer.pace, peer.learner, peer.active)
             for node, peer in (state.peers.items() if state.role is Role.LEADER else ())
         }
-        return Status(
+        return RaftStatus(
             node=state.node,
             role=state.role,
             term=state.term,

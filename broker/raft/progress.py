@@ -13,7 +13,7 @@ from enum import Enum
 from .inflight import Inflight
 
 
-class Pace(Enum):
+class FollowerPace(Enum):
     """How a follower is fed."""
 
     PROBE = 0
@@ -21,7 +21,7 @@ class Pace(Enum):
     SNAPSHOT = 2
 
 
-class Progress:
+class PeerProgress:
     """One member, as the leader sees it."""
 
     __slots__ = (
@@ -31,7 +31,7 @@ class Progress:
     def __init__(self, upcoming: int, inflight: Inflight, *, learner: bool, active: bool = False) -> None:
         self.match = 0  # its log agrees up to here
         self.next = upcoming  # the entry that is sent next
-        self.pace = Pace.PROBE
+        self.pace = FollowerPace.PROBE
         self.paused = False  # until it is heard of
         self.pending_snapshot = 0
         self.sent_commit = 0  # the highest commit that it was told
@@ -42,30 +42,30 @@ class Progress:
     @property
     def blocked(self) -> bool:
         """No append may be sent now."""
-        return self.paused or self.pace is Pace.SNAPSHOT
+        return self.paused or self.pace is FollowerPace.SNAPSHOT
 
     def probe(self) -> None:
-        """Feed it one message at a time: behind the snapshot that it may have, or else behind its match."""
-        behind = self.pending_snapshot if self.pace is Pace.SNAPSHOT else 0
-        self._turn(Pace.PROBE)
+        """FollowerPace it one message at a time: behind the snapshot that it may have, or else behind its match."""
+        behind = self.pending_snapshot if self.pace is FollowerPace.SNAPSHOT else 0
+        self._turn(FollowerPace.PROBE)
         self.next = max(self.match, behind) + 1
         self._lower_commit()
 
     def replicate(self) -> None:
         """Stream from its match on."""
-        self._turn(Pace.REPLICATE)
+        self._turn(FollowerPace.REPLICATE)
         self.next = self.match + 1
 
     def await_snapshot(self, index: int) -> None:
         """A snapshot at `index` is on its way."""
-        self._turn(Pace.SNAPSHOT)
+        self._turn(FollowerPace.SNAPSHOT)
         self.pending_snapshot = index
         self.next = index + 1
         self.sent_commit = index
 
     def sent(self, count: int, size: int, commit: int) -> None:
         """An append left with `count` entries of `size` bytes, and the leader's commit."""
-        if self.pace is Pace.REPLICATE:
+        if self.pace is FollowerPace.REPLICATE:
             if count:
                 self.next += count
                 self.inflight.add(self.next - 1, size)
@@ -89,7 +89,7 @@ class Progress:
 
     def rejected(self, index: int, hint: int) -> bool:
         """It refused an append behind `index` and proposes `hint`; False when the refusal is of an older append."""
-        if self.pace is Pace.REPLICATE:
+        if self.pace is FollowerPace.REPLICATE:
             if index <= self.match:
                 return False
             self.next = self.match + 1
@@ -101,7 +101,7 @@ class Progress:
         self._lower_commit()
         return True
 
-    def _turn(self, pace: Pace) -> None:
+    def _turn(self, pace: FollowerPace) -> None:
         self.pace = pace
         self.paused = False
         self.pending_snapshot = 0

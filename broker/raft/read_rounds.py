@@ -11,21 +11,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
+
+import msgspec
 
 from .quorum import jointly_committed
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ReadRequest(msgspec.Struct, frozen=True):
     """A read of this node, or of another one that asked the leader."""
 
     node: int
     context: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ReadState:
+class ReadState(msgspec.Struct, frozen=True):
     """A read that may be served once entry `index` is applied."""
 
     index: int

@@ -12,10 +12,10 @@ from __future__ import annotations
 from . import heartbeats
 from .messages import NONE, Kind, Message
 from .read_rounds import ReadRequest, ReadState
-from .state import Role, State
+from .state import RaftState, Role
 
 
-def ask(state: State, context: bytes) -> bool:
+def ask(state: RaftState, context: bytes) -> bool:
     """A read of this node, answered in a later Ready with `context`; False without a leader to ask."""
     if state.role is Role.LEADER:
         _begin(state, ReadRequest(state.node, context))
@@ -26,25 +26,25 @@ def ask(state: State, context: bytes) -> bool:
     return False
 
 
-def asked(state: State, message: Message) -> None:
+def asked(state: RaftState, message: Message) -> None:
     """A follower asks the leader for a read."""
     if state.role is Role.LEADER:
         _begin(state, ReadRequest(message.sender, message.context))
 
 
-def answered(state: State, message: Message) -> None:
+def answered(state: RaftState, message: Message) -> None:
     """The leader answered a read of this follower."""
     state.read_states.append(ReadState(message.index, message.context))
 
 
-def acknowledged(state: State, message: Message) -> None:
+def acknowledged(state: RaftState, message: Message) -> None:
     """A member answered a heartbeat, and with it a round."""
     if message.round:
         state.reads.acknowledge(message.sender, message.round)
         _answer(state)
 
 
-def released(state: State) -> None:
+def released(state: RaftState) -> None:
     """The commit moved: reads that came too early in the term may begin."""
     if state.reads.early and state.committed_in_term():
         early, state.reads.early = state.reads.early, []
@@ -52,7 +52,7 @@ def released(state: State) -> None:
             _begin(state, request)
 
 
-def _begin(state: State, request: ReadRequest) -> None:
+def _begin(state: RaftState, request: ReadRequest) -> None:
     if not state.committed_in_term():
         state.reads.early.append(request)
         return
@@ -61,7 +61,7 @@ def _begin(state: State, request: ReadRequest) -> None:
     _answer(state)
 
 
-def _answer(state: State) -> None:
+def _answer(state: RaftState) -> None:
     for index, request in state.reads.confirmed(state.configuration.voters, state.configuration.outgoing):
         if request.node == state.node:
             state.read_states.append(ReadState(index, request.context))
@@ -69,6 +69,6 @@ def _answer(state: State) -> None:
             state.send(Message(Kind.READ_ACK, request.node, index=index, context=request.context))
 
 
-def leave(state: State) -> None:
+def leave(state: RaftState) -> None:
     """The heartbeats of this turn leave: requests from now on need another round."""
     state.reads.close()

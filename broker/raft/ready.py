@@ -7,24 +7,22 @@ written in the order of Readys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from . import reads
 from .messages import Entry, Kind, Message, Promise, Snapshot
 from .read_rounds import ReadState
-from .state import Role, State
+from .state import RaftState, Role
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """What this node is, and the leader it knows (0: none)."""
 
     role: Role
     leader: int
 
 
-@dataclass(slots=True)
-class Ready:
+class Ready(msgspec.Struct):
     """What is to be done. Fields that have nothing to say are None or empty.
 
     `messages` may leave before anything here is written, unless `hold`: then this Ready changes term or vote, and they
@@ -33,23 +31,23 @@ class Ready:
 
     standing: Standing | None = None  # the role or the leader changed
     promise: Promise | None = None  # to be written
-    entries: list[Entry] = field(default_factory=list)  # to be written; they replace those from the first index on
+    entries: list[Entry] = []  # to be written; they replace those from the first index on
     snapshot: Snapshot | None = None  # to be installed before `entries`; the log begins behind it
-    committed: list[Entry] = field(default_factory=list)  # to be applied, once written here
-    reads: list[ReadState] = field(default_factory=list)  # to be served, once their index is applied
-    messages: list[Message] = field(default_factory=list)
-    responses: list[Message] = field(default_factory=list)  # leave after the write is synced; those to itself: `settle`
+    committed: list[Entry] = []  # to be applied, once written here
+    reads: list[ReadState] = []  # to be served, once their index is applied
+    messages: list[Message] = []
+    responses: list[Message] = []  # leave after the write is synced; those to itself: `settle`
     applied: Message | None = None  # asynchronous: given back by `settle` once `committed` is applied
     must_sync: bool = False  # entries or a promise; a bare commit needs no sync
     hold: bool = False
 
 
-class Handout:
+class ReadyQueue:
     """Remembers what was handed out, so that each thing is handed out once."""
 
     __slots__ = ("_own", "_promise", "_standing", "_state", "_unstored")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RaftState) -> None:
         self._state = state
         self._standing = Standing(state.role, state.leader)
         self._promise = state.promise()
@@ -58,7 +56,7 @@ class Handout:
 
     def waits(self) -> bool:
         """There is something to do."""
-        state, standing = self._state, self._standing
+        state, standing, promise = self._state, self._standing, self._promise
         return bool(
             state.outbox
             or state.after_write
@@ -67,7 +65,9 @@ class Handout:
             or state.read_states
             or state.role is not standing.role
             or state.leader != standing.leader
-            or state.promise() != self._promise
+            or state.log.committed != promise.commit
+            or state.term != promise.term
+            or state.vote != promise.vote
         )
 
     def take(self) -> Ready:
@@ -103,9 +103,9 @@ class Handout:
         return own
 
     def _take_standing(self, ready: Ready) -> None:
-        standing = Standing(self._state.role, self._state.leader)
-        if standing != self._standing:
-            ready.standing = self._standing = standing
+        state, before = self._state, self._standing
+        if state.role is not before.role or state.leader != before.leader:
+            ready.standing = self._standing = Standing(state.role, state.leader)
 
     def _take_promise(self, ready: Ready) -> None:
         promise, before = self._state.promise(), self._promise

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from . import snapshots
 from .messages import Entry, Kind, Message, total_bytes
-from .progress import Pace, Progress
-from .state import State
+from .progress import FollowerPace, PeerProgress
+from .state import RaftState
 
 
-def send_append(state: State, node: int, *, empty: bool = True) -> bool:
+def send_append(state: RaftState, node: int, *, empty: bool = True) -> bool:
     """Send a follower what it lacks, or a snapshot; with `empty` also when that is only the commit. False when
     nothing was sent."""
     peer = state.peers[node]
@@ -23,7 +23,7 @@ def send_append(state: State, node: int, *, empty: bool = True) -> bool:
     before = peer.next - 1
     term = log.term(before)
     entries: list[Entry] | None = []
-    if peer.pace is not Pace.REPLICATE or not peer.inflight.full:
+    if peer.pace is not FollowerPace.REPLICATE or not peer.inflight.full:
         entries = log.entries(peer.next, log.last() + 1, state.options.max_append_bytes)
     if term is None or entries is None:
         return snapshots.send(state, node)
@@ -34,20 +34,20 @@ def send_append(state: State, node: int, *, empty: bool = True) -> bool:
     return True
 
 
-def broadcast(state: State, *, empty: bool = True) -> None:
+def broadcast(state: RaftState, *, empty: bool = True) -> None:
     """Send each follower what it lacks."""
     for node in state.peers:
         if node != state.node:
             send_append(state, node, empty=empty)
 
 
-def commit_reached(state: State) -> bool:
+def commit_reached(state: RaftState) -> bool:
     """Commit what a quorum has, if the newest of it is of this term; False when that is no news."""
     reached = state.reached()
     return reached >= state.own_from and state.log.commit(reached)
 
 
-def handle(state: State, message: Message) -> None:
+def handle(state: RaftState, message: Message) -> None:
     """Entries from the leader."""
     log = state.log
     if message.index < log.committed:  # sent long ago; below the commit the logs agree
@@ -61,20 +61,20 @@ def handle(state: State, message: Message) -> None:
     state.send(Message(Kind.APPEND_ACK, message.sender, index=agreed))
 
 
-def _refuse(state: State, message: Message) -> None:
+def _refuse(state: RaftState, message: Message) -> None:
     hint, term = state.log.agreement(min(message.index, state.log.last()), message.log_term)
     refusal = Message(Kind.APPEND_ACK, message.sender, index=message.index, reject=True, hint=hint, log_term=term)
     state.send(refusal)
 
 
-def acknowledged(state: State, message: Message) -> bool:
+def acknowledged(state: RaftState, message: Message) -> bool:
     """A member acknowledged or refused an append; True when the commit moved."""
     peer = state.peers[message.sender]
     peer.active = True
     if message.reject:
         _step_back(state, peer, message)
         return False
-    if not peer.acknowledged(message.index) and not (peer.match == message.index and peer.pace is Pace.PROBE):
+    if not peer.acknowledged(message.index) and not (peer.match == message.index and peer.pace is FollowerPace.PROBE):
         return False
     _speed_up(state, peer, message.index)
     moved = commit_reached(state)
@@ -88,27 +88,27 @@ def acknowledged(state: State, message: Message) -> bool:
     return moved
 
 
-def _step_back(state: State, peer: Progress, message: Message) -> None:
+def _step_back(state: RaftState, peer: PeerProgress, message: Message) -> None:
     hint = message.hint
     if message.log_term > 0:  # entries of higher terms here cannot be the follower's
         hint, _ = state.log.agreement(hint, message.log_term)
     if peer.rejected(message.index, hint):
-        if peer.pace is Pace.REPLICATE:
+        if peer.pace is FollowerPace.REPLICATE:
             peer.probe()
         send_append(state, message.sender)
 
 
-def _speed_up(state: State, peer: Progress, index: int) -> None:
-    if peer.pace is Pace.PROBE:
+def _speed_up(state: RaftState, peer: PeerProgress, index: int) -> None:
+    if peer.pace is FollowerPace.PROBE:
         peer.replicate()
-    elif peer.pace is Pace.REPLICATE:
+    elif peer.pace is FollowerPace.REPLICATE:
         peer.inflight.free(index)
     elif peer.match + 1 >= state.log.first():  # the log takes over from the snapshot
         peer.replicate()
 
 
-def unreachable(state: State, node: int) -> None:
+def unreachable(state: RaftState, node: int) -> None:
     """Messages to a follower were lost: find out where it is before streaming again."""
     peer = state.peers.get(node)
-    if peer is not None and node != state.node and peer.pace is Pace.REPLICATE:
+    if peer is not None and node != state.node and peer.pace is FollowerPace.REPLICATE:
         peer.probe()

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from .membership import restored
 from .messages import Kind, Message, Snapshot
-from .progress import Pace
-from .state import Role, State
+from .progress import FollowerPace
+from .state import RaftState, Role
 
 
-def send(state: State, node: int) -> bool:
+def send(state: RaftState, node: int) -> bool:
     """Send the newest snapshot; False while there is none that helps, or the follower has not been heard of."""
     peer = state.peers[node]
     if not peer.active:
@@ -29,17 +29,17 @@ def send(state: State, node: int) -> bool:
     return True
 
 
-def report(state: State, node: int, *, installed: bool) -> None:
+def report(state: RaftState, node: int, *, installed: bool) -> None:
     """What became of the snapshot that was sent to a follower. The next heartbeat's answer resumes it."""
     peer = state.peers.get(node)
-    if state.role is Role.LEADER and peer is not None and peer.pace is Pace.SNAPSHOT:
+    if state.role is Role.LEADER and peer is not None and peer.pace is FollowerPace.SNAPSHOT:
         if not installed:
             peer.pending_snapshot = 0
         peer.probe()
         peer.paused = True
 
 
-def handle(state: State, message: Message) -> None:
+def handle(state: RaftState, message: Message) -> None:
     """A leader sent a snapshot, whose bytes have been staged."""
     snapshot = message.snapshot
     if snapshot is not None:
@@ -47,7 +47,7 @@ def handle(state: State, message: Message) -> None:
         state.send(Message(Kind.APPEND_ACK, message.sender, index=index))
 
 
-def restore(state: State, snapshot: Snapshot) -> bool:
+def restore(state: RaftState, snapshot: Snapshot) -> bool:
     """Begin behind the snapshot; False when it is old, does not name this node, or the log has its entry already,
     which is committed then."""
     if snapshot.index <= state.log.committed:
@@ -64,7 +64,7 @@ def restore(state: State, snapshot: Snapshot) -> bool:
     return True
 
 
-def installed(state: State, snapshot: Snapshot) -> None:
+def installed(state: RaftState, snapshot: Snapshot) -> None:
     """The surroundings have installed a snapshot and begun their log behind it."""
     state.log.unstable.stored_snapshot(snapshot.index)
     state.last_change = max(state.last_change, snapshot.index)

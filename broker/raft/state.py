@@ -4,7 +4,7 @@ Idea: one object, and functions over it in the modules above: each of those deci
 `send`, which sorts them: what promises something (a vote, an acknowledged append) waits for the write that keeps the
 promise, anything else may go before it.
 
-It must not know how anything is written or sent; time comes as ticks, randomness from `Options.draw_timeout`.
+It must not know how anything is written or sent; time comes as ticks, randomness from `RaftOptions.draw_timeout`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from enum import IntEnum
 
 from .errors import Broken, Unfit
 from .inflight import Inflight
-from .log_view import UNBOUNDED, Log
+from .log_view import UNBOUNDED, LogView
 from .membership import Configuration, restored
 from .messages import NONE, Kind, Message, Promise
-from .progress import Progress
+from .progress import PeerProgress
 from .quorum import jointly_committed
 from .read_rounds import ReadRounds, ReadState
 from .storage import Storage
@@ -34,8 +34,8 @@ class Role(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How one node works. Ticks are the only time it has; bytes are counted by `entry_bytes`.
+class RaftOptions:
+    """How one node works. Ticks are the only time it has; bytes are counted by `total_bytes`.
 
     `draw_timeout` returns the ticks without a leader after which the node campaigns, at least `election_ticks`, drawn
     anew for each term: members that draw the same collide. `applied` is the last entry that was applied before the
@@ -67,7 +67,7 @@ class Options:
 AFTER_WRITE = frozenset((Kind.APPEND_ACK, Kind.VOTE_ACK, Kind.PRE_VOTE_ACK))
 
 
-class State:
+class RaftState:
     """One node's view of its group."""
 
     __slots__ = (
@@ -76,11 +76,11 @@ class State:
         *("transferee", "uncommitted_bytes", "vote", "votes"),
     )
 
-    def __init__(self, options: Options, storage: Storage) -> None:
+    def __init__(self, options: RaftOptions, storage: Storage) -> None:
         promise, members = storage.initial_state()
         self.options = options
         self.node = options.node
-        self.log = Log(storage, promise.commit, options.applied, options.max_applying_bytes)
+        self.log = LogView(storage, promise.commit, options.applied, options.max_applying_bytes)
         self.term = promise.term
         self.vote = promise.vote
         self.role = Role.FOLLOWER
@@ -89,7 +89,7 @@ class State:
         self.after_write: list[Message] = []
         self.read_states: list[ReadState] = []
         self.configuration = Configuration()
-        self.peers: dict[int, Progress] = {}  # of all members, this one too, in ascending order
+        self.peers: dict[int, PeerProgress] = {}  # of all members, this one too, in ascending order
         self.last_change = 0  # the entry of the newest change that is applied
         self.configure(restored(members))
         self.follow(self.term, NONE)
@@ -171,6 +171,6 @@ class State:
             peer.learner = node in configuration.learners
             self.peers[node] = peer
 
-    def _progress(self, upcoming: int, *, learner: bool, active: bool = False) -> Progress:
+    def _progress(self, upcoming: int, *, learner: bool, active: bool = False) -> PeerProgress:
         inflight = Inflight(self.options.max_inflight, self.options.max_inflight_bytes)
-        return Progress(upcoming, inflight, learner=learner, active=active)
+        return PeerProgress(upcoming, inflight, learner=learner, active=active)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from . import replication
 from .messages import NONE, Kind, Message
-from .state import Role, State
+from .state import RaftState, Role
 
 
-def begin(state: State, node: int) -> bool:
+def begin(state: RaftState, node: int) -> bool:
     """Hand over to a voter; another transfer that is under way ends. False when this node does not lead, or `node`
     is no voter that stays one, or itself."""
     if state.role is not Role.LEADER or node == state.node or node not in state.configuration.voters:
@@ -25,7 +25,7 @@ def begin(state: State, node: int) -> bool:
     return True
 
 
-def finish(state: State, node: int) -> bool:
+def finish(state: RaftState, node: int) -> bool:
     """Tell the chosen voter to campaign if it has the whole log; True when it was told."""
     if node != state.transferee or state.peers[node].match != state.log.last():
         return False
@@ -33,6 +33,6 @@ def finish(state: State, node: int) -> bool:
     return True
 
 
-def end(state: State) -> None:
+def end(state: RaftState) -> None:
     """Give up; proposals are accepted again."""
     state.transferee = NONE

@@ -10,9 +10,9 @@ from penstock.broker.raft import changes
 from penstock.broker.raft.errors import Unfit
 from penstock.broker.raft.log_view import UNBOUNDED
 from penstock.broker.raft.messages import Change, ConfState, Entry, EntryKind, Message, Promise, Snapshot
-from penstock.broker.raft.node import FROM_MEMBERS, Node
+from penstock.broker.raft.node import FROM_MEMBERS, RaftNode
 from penstock.broker.raft.ready import Ready
-from penstock.broker.raft.state import Options, Role, State
+from penstock.broker.raft.state import RaftOptions, RaftState, Role
 from support import raft_text
 from support.raft_log import MemoryLog
 from support.raft_traces import Block
@@ -27,14 +27,14 @@ class Place:
     """One node and what is around it."""
 
     id: int
-    node: Node
+    node: RaftNode
     log: MemoryLog
-    options: Options
+    options: RaftOptions
     appending: list[Ready] = field(default_factory=list)
     applying: list[Ready] = field(default_factory=list)
 
     @property
-    def state(self) -> State:
+    def state(self) -> RaftState:
         return self.node._state
 
 
@@ -71,7 +71,7 @@ class Interaction:
         members = ConfState(tuple(named.get("voters", ())), tuple(named.get("learners", ())))
         for _ in range(int(block.plain()[0])):
             node = len(self.places) + 1
-            options = Options(
+            options = RaftOptions(
                 node=node,
                 draw_timeout=lambda: ELECTION_TICKS,
                 election_ticks=ELECTION_TICKS,
@@ -86,7 +86,7 @@ class Interaction:
             )
             log = MemoryLog(Snapshot(index, 1, members) if index else None)
             log.promise = Promise(int(named.get("term", [0])[0]))
-            self.places[node] = Place(node, Node(options, log), log, options)
+            self.places[node] = Place(node, RaftNode(options, log), log, options)
 
     def do_campaign(self, block: Block) -> None:
         self._place(block).node.campaign()
@@ -156,7 +156,7 @@ class Interaction:
             self.lines.append(DROPPED)
 
     def do_propose_conf_change(self, block: Block) -> None:
-        """The vectors also remove a leader, which `Node.propose_change` refuses."""
+        """The vectors also remove a leader, which `RaftNode.propose_change` refuses."""
         named = block.named()
         transition = raft_text.TRANSITIONS[named.get("transition", ["auto"])[0]]
         change = Change(raft_text.steps_of(" ".join(block.input).split()), transition)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.broker.raft.messages import Change, ConfState, Entry, EntryKind, Kind, Message, Promise, Snapshot
-from penstock.broker.raft.node import Node, Status
+from penstock.broker.raft.node import RaftNode, RaftStatus
 from penstock.broker.raft.ready import Ready
-from penstock.broker.raft.state import Options, Role, State
+from penstock.broker.raft.state import RaftOptions, RaftState, Role
 from support import raft_text
 from support.raft_log import MemoryLog
 
@@ -42,14 +42,14 @@ class Rig:
         self.applied: list[Entry] = []
         self.reads: list[Any] = []
         options = {"draw_timeout": lambda: TICKS, "election_ticks": TICKS, **options}
-        self.node = Node(Options(node=node, **options), self.log)
+        self.node = RaftNode(RaftOptions(node=node, **options), self.log)
 
     @property
-    def state(self) -> State:
+    def state(self) -> RaftState:
         return self.node._state
 
     @property
-    def status(self) -> Status:
+    def status(self) -> RaftStatus:
         return self.node.status()
 
     def hears(self, kind: Kind, sender: int, **fields: Any) -> list[Message]:

@@ -26,8 +26,8 @@ from penstock.broker.raft.messages import (
     Operation,
     Snapshot,
 )
-from penstock.broker.raft.node import Node
-from penstock.broker.raft.state import Options, Role
+from penstock.broker.raft.node import RaftNode
+from penstock.broker.raft.state import RaftOptions, Role
 from support import raft_text
 from support.raft_disk import Disk
 from support.raft_turns import Crashed, Machine, Turns
@@ -242,7 +242,7 @@ class Life(Turns):
 
     def _add(self, node: int, start: Snapshot | None) -> None:
         rng = random.Random(self.rng.random())
-        options = Options(
+        options = RaftOptions(
             node=node,
             draw_timeout=lambda: rng.randint(4, 9),
             election_ticks=4,
@@ -255,7 +255,7 @@ class Life(Turns):
             max_uncommitted_bytes=self.rng.choice((400, 1 << 30)),
         )
         disk = Disk(start)
-        machine = Machine(node, options, disk, Node(options, disk.seen))
+        machine = Machine(node, options, disk, RaftNode(options, disk.seen))
         self.machines[node] = machine
         self._open(machine)
 
@@ -266,7 +266,7 @@ class Life(Turns):
         machine.members = checkpoint.configuration
         for queue in (machine.writing, machine.written, machine.applying, machine.held):
             queue.clear()
-        machine.node = Node(machine.options, machine.disk.seen)
+        machine.node = RaftNode(machine.options, machine.disk.seen)
         machine.up = True
         self.trace.append(f"{machine.id} opens")
 

@@ -18,7 +18,7 @@ from penstock.broker.raft.messages import (
     Snapshot,
     Transition,
 )
-from penstock.broker.raft.progress import Pace, Progress
+from penstock.broker.raft.progress import FollowerPace, PeerProgress
 from penstock.broker.raft.ready import Ready
 from penstock.broker.raft.state import Role
 
@@ -44,7 +44,11 @@ ROLES = {
     Role.CANDIDATE: "StateCandidate",
     Role.LEADER: "StateLeader",
 }
-PACES = {Pace.PROBE: "StateProbe", Pace.REPLICATE: "StateReplicate", Pace.SNAPSHOT: "StateSnapshot"}
+PACES = {
+    FollowerPace.PROBE: "StateProbe",
+    FollowerPace.REPLICATE: "StateReplicate",
+    FollowerPace.SNAPSHOT: "StateSnapshot",
+}
 LETTERS = {"v": Operation.VOTER, "l": Operation.LEARNER, "r": Operation.REMOVE}
 LETTER_OF = {operation: letter for letter, operation in LETTERS.items()}
 TRANSITIONS = {"auto": Transition.AUTO, "implicit": Transition.IMPLICIT, "explicit": Transition.EXPLICIT}
@@ -88,7 +92,7 @@ def configuration_text(configuration: Configuration) -> str:
     return text + " autoleave" * configuration.auto_leave
 
 
-def progress_text(peer: Progress) -> str:
+def progress_text(peer: PeerProgress) -> str:
     text = f"{PACES[peer.pace]} match={peer.match} next={peer.next}" + " learner" * peer.learner
     text += " paused" * peer.blocked
     if peer.pending_snapshot:

@@ -7,9 +7,9 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from penstock.broker.raft.messages import ConfState, Entry, EntryKind, Kind, Message, Snapshot
-from penstock.broker.raft.node import Node
+from penstock.broker.raft.node import RaftNode
 from penstock.broker.raft.ready import Ready
-from penstock.broker.raft.state import Options, Role
+from penstock.broker.raft.state import RaftOptions, Role
 from support import raft_text
 from support.raft_disk import Disk
 
@@ -23,9 +23,9 @@ class Machine:
     """One node, its disk, and what is under way between them."""
 
     id: int
-    options: Options
+    options: RaftOptions
     disk: Disk
-    node: Node
+    node: RaftNode
     applied: int = 0
     members: ConfState = field(default_factory=ConfState)
     applied_term: int = 0

@@ -6,7 +6,7 @@ import pytest
 from penstock.broker.raft.errors import Unfit
 from penstock.broker.raft.membership import Configuration, changed, joined, left, restored, simply
 from penstock.broker.raft.messages import Change, ConfState, Kind, Snapshot, Transition
-from penstock.broker.raft.node import Node
+from penstock.broker.raft.node import RaftNode
 from penstock.broker.raft.state import Role
 from support.raft_rig import TICKS, Rig, change, of, one_of
 
@@ -210,7 +210,7 @@ def _at(rig: Rig, members: ConfState):
 
 
 def _reopened(rig: Rig) -> Rig:
-    rig.node = Node(rig.state.options, rig.log)
+    rig.node = RaftNode(rig.state.options, rig.log)
     return rig
 
 

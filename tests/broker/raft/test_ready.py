@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 from penstock.broker.raft.errors import Broken, Unfit
-from penstock.broker.raft.log_view import Log
+from penstock.broker.raft.log_view import LogView
 from penstock.broker.raft.messages import ENTRY_OVERHEAD, ConfState, Kind, Message, Promise, Snapshot
-from penstock.broker.raft.state import Options, Role
+from penstock.broker.raft.state import RaftOptions, Role
 from support.raft_log import MemoryLog
 from support.raft_rig import Rig, entry, of
 
@@ -202,13 +202,13 @@ def test_a_message_of_every_kind_survives_the_wire_and_its_data_is_not_copied():
 def test_options_that_cannot_work_are_refused():
     for wrong in ({"node": 0}, {"heartbeat_ticks": 0}, {"heartbeat_ticks": 10}):
         with pytest.raises(Unfit):
-            Options(**{"node": 1, "draw_timeout": lambda: 10, **wrong})
+            RaftOptions(**{"node": 1, "draw_timeout": lambda: 10, **wrong})
 
 
 def test_a_committed_entry_that_is_gone_before_it_was_applied_breaks_the_node():
     log = MemoryLog()
     log.base = Snapshot(3, 1, ConfState((1,)))
-    view = Log(log, 3, 3, 100)
+    view = LogView(log, 3, 3, 100)
     log.stored = [entry(4, 1), entry(5, 1)]
     view.unstable.offset = view.unstable.begun = 6
     view.commit(5)

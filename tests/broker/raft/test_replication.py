@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from penstock.broker.raft.errors import Broken
 from penstock.broker.raft.messages import Kind, Message, Promise
-from penstock.broker.raft.progress import Pace
+from penstock.broker.raft.progress import FollowerPace
 from support.raft_rig import Rig, entry, of, one_of
 
 
@@ -67,9 +67,9 @@ def test_a_refused_leader_steps_back_to_where_the_terms_allow_agreement():
 def test_a_refusal_of_an_older_append_is_ignored():
     rig = Rig(1, 1, 1).lead()
     peer = rig.state.peers[2]
-    assert peer.pace is Pace.REPLICATE
+    assert peer.pace is FollowerPace.REPLICATE
     assert rig.hears(Kind.APPEND_ACK, 2, index=peer.match, reject=True, hint=0) == []
-    assert (peer.pace, peer.next) == (Pace.REPLICATE, peer.match + 1)
+    assert (peer.pace, peer.next) == (FollowerPace.REPLICATE, peer.match + 1)
     rig.node.report_unreachable(2)
     assert rig.hears(Kind.APPEND_ACK, 2, index=peer.match - 1, reject=True, hint=0) == []
 
@@ -144,10 +144,10 @@ def test_one_append_carries_no_more_bytes_than_allowed_but_at_least_one_entry():
 
 def test_a_probed_follower_gets_one_message_at_a_time():
     rig = Rig(1).lead(commit=False)
-    assert rig.state.peers[2].pace is Pace.PROBE
+    assert rig.state.peers[2].pace is FollowerPace.PROBE
     assert of(Kind.APPEND, _proposed(rig, b"a")) == []
     rig.hears(Kind.APPEND_ACK, 2, index=2)
-    assert rig.state.peers[2].pace is Pace.REPLICATE
+    assert rig.state.peers[2].pace is FollowerPace.REPLICATE
 
 
 def test_a_follower_hears_of_a_commit_once():
@@ -198,4 +198,4 @@ def _ack(rig: Rig, sender: int, index: int) -> Message:
 def _lose(rig: Rig, node: int) -> None:
     """The leader knows nothing of a follower, and has just probed it at the end of its log before it led."""
     peer = rig.state.peers[node]
-    peer.match, peer.next, peer.pace = 0, 5, Pace.PROBE
+    peer.match, peer.next, peer.pace = 0, 5, FollowerPace.PROBE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from penstock.broker.raft.errors import Broken
 from penstock.broker.raft.messages import ConfState, Kind, Promise, Snapshot
-from penstock.broker.raft.node import Node, opening_promise
-from penstock.broker.raft.progress import Pace
+from penstock.broker.raft.node import RaftNode, opening_promise
+from penstock.broker.raft.progress import FollowerPace
 from support.raft_rig import Rig, change, entry, of, one_of
 
 MEMBERS = ConfState((1, 2, 3))
@@ -40,7 +40,7 @@ def test_a_follower_that_installed_is_fed_from_behind_the_snapshot():
     refused(rig)
     rig.node.report_snapshot(3, installed=True)
     peer = rig.state.peers[3]
-    assert (peer.pace, peer.next, peer.paused) == (Pace.PROBE, 4, True)
+    assert (peer.pace, peer.next, peer.paused) == (FollowerPace.PROBE, 4, True)
     append = one_of(Kind.APPEND, rig.hears(Kind.HEARTBEAT_ACK, 3))
     assert (append.index, len(append.entries)) == (3, 2)
 
@@ -57,14 +57,14 @@ def test_an_acknowledgement_that_reaches_the_log_ends_the_wait():
     rig = lagging()
     refused(rig)
     assert one_of(Kind.APPEND, rig.hears(Kind.APPEND_ACK, 3, index=3)).index == 3
-    assert rig.state.peers[3].pace is Pace.REPLICATE
+    assert rig.state.peers[3].pace is FollowerPace.REPLICATE
 
 
 def test_an_acknowledgement_below_the_log_does_not_end_the_wait():
     rig = lagging()
     refused(rig)
     assert rig.hears(Kind.APPEND_ACK, 3, index=2) == []
-    assert rig.state.peers[3].pace is Pace.SNAPSHOT
+    assert rig.state.peers[3].pace is FollowerPace.SNAPSHOT
 
 
 def test_a_follower_that_was_not_heard_of_gets_no_snapshot():
@@ -107,7 +107,7 @@ def test_a_snapshot_that_is_no_news_is_answered_with_the_commit():
 def test_a_snapshot_from_before_the_log_begins_does_not_take_it_back():
     rig = Rig()
     rig.log.base = Snapshot(7, 2, MEMBERS)
-    rig.node = Node(rig.state.options, rig.log)
+    rig.node = RaftNode(rig.state.options, rig.log)
     ack = one_of(Kind.APPEND_ACK, rig.hears(Kind.SNAPSHOT, 2, term=2, snapshot=Snapshot(5, 1, MEMBERS)))
     assert (ack.index, rig.status.first, rig.node.committed) == (7, 8, 7)
 
@@ -127,7 +127,7 @@ def test_a_snapshot_that_does_not_name_this_node_is_ignored():
 def test_a_log_that_begins_behind_a_snapshot_has_committed_it():
     rig = Rig()
     rig.log.base = Snapshot(7, 2, MEMBERS)
-    node = Node(rig.state.options, rig.log)
+    node = RaftNode(rig.state.options, rig.log)
     assert (node.committed, node.status().applied) == (7, 7)
 
 

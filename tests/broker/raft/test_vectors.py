@@ -14,7 +14,7 @@ from penstock.broker.raft import membership, quorum
 from penstock.broker.raft.errors import Unfit
 from penstock.broker.raft.inflight import Inflight
 from penstock.broker.raft.membership import Configuration
-from penstock.broker.raft.progress import Progress
+from penstock.broker.raft.progress import PeerProgress
 from support import raft_text
 from support.raft_interaction import Interaction
 from support.raft_traces import Block, differences
@@ -101,7 +101,7 @@ class Changes:
 
     def __init__(self) -> None:
         self.configuration = Configuration()
-        self.peers: dict[int, Progress] = {}
+        self.peers: dict[int, PeerProgress] = {}
         self.last = 0
 
     def run(self, block: Block) -> str:
@@ -125,7 +125,7 @@ class Changes:
         before, self.configuration = self.peers, after
         self.peers = {}
         for node in after.members():
-            fresh = Progress(max(self.last, 1), Inflight(10, 1 << 20), learner=False, active=True)
+            fresh = PeerProgress(max(self.last, 1), Inflight(10, 1 << 20), learner=False, active=True)
             self.peers[node] = before.get(node, fresh)
             self.peers[node].learner = node in after.learners
         texts = (f"{node}: {raft_text.progress_text(peer)}" for node, peer in self.peers.items())
