@@ -66,7 +66,7 @@ WORDS = {
 }
 """Replaced wherever they stand, in this order; in docstrings too."""
 
-WAITS = re.compile(r"(self\._|core\.|\b)driver\.run|core\.run|(client|consumer)\.(close|ping)")
+WAITS = re.compile(r"(self\._|core\.|\b)driver\.run(_aside)?|core\.run|(client|consumer)\.(close|ping)")
 """What is awaited when it is called, beside the methods of a module that await something."""
 
 ENTERED = re.compile(r"Async(ExitStack|Transaction)\(.*\)")

@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..storage.record import Record
 from ..transport.keys import KeyLike
@@ -37,6 +38,8 @@ from .producing.direct import DirectProducer
 from .producing.pending import Future
 from .queues.client import QueueClient
 from .ranges.client import RangeClient
+from .ranges.iterating import each_batch_aside
+from .sql.query import run_query, table_names
 from .transactions.staging_core import StagingCore, begin
 from .transactions.staging_producer import StagedFuture
 from .transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
@@ -44,6 +47,9 @@ from .unpicklable import unpicklable
 from .verbs import Verbs
 from .worker import Worker
 from .working.options import worker_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @checked
@@ -383,6 +389,25 @@ class Client(QueueClient, RangeClient, BatchClient):
 
     def _until(self, timeout: Duration | None) -> float:
         return self._driver.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+
+    def sql(self, query: str) -> pa.Table:
+        """Run SQL over topics, by DuckDB: `select key, count(*) from flights group by key`.
+
+        Args:
+            query: tables are topics, with columns `offset`, `timestamp`, `partition`, `key`, `value`, `headers` and
+                `topic`; quote those that are words of SQL, as in `"offset" >= 100`, and topics as in `"my-topic"`.
+
+        Only the columns, partitions and offsets that the query needs are read, directly from the broker's files where
+        they can be mapped; batches without times of their own are passed over by their time. A query sees what was
+        committed when it began, has no access to other files, and its time zone is UTC.
+
+        Raises: InvalidQuery, with DuckDB's message; UnknownTopic; MissingLibrary without the extra `sql`; what `range`
+        raises.
+        """
+        names = table_names(query)
+        found = [topic_of(each) for each in self._driver.run(self._verbs.topics(names))] if names else []
+        reading = partial(each_batch_aside, self._driver, self._known_topics, self._delivery)
+        return self._driver.run_aside(partial(run_query, query, found, reading))
 
     # -- the broker ---------------------------------------------------------------------------------------
 

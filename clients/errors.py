@@ -8,8 +8,8 @@ from __future__ import annotations
 from ..storage.errors import Error, InvalidArgument, StorageFull
 
 __all__ = [
-    "CannotDecrypt", "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "SpoolFull",
-    "StillFull", "TaskCancelled", "TaskFailed", "TimedOut", "Unpicklable", "WindowFull",
+    "CannotDecrypt", "ClientError", "InvalidArgument", "InvalidQuery", "MappedUnavailable", "NoGroup", "NotAssigned",
+    "SpoolFull", "StillFull", "TaskCancelled", "TaskFailed", "TimedOut", "Unpicklable", "WindowFull",
 ]  # fmt: skip
 
 
@@ -30,6 +30,12 @@ class StillFull(StorageFull, TimedOut):
     """A wait timed out, and the storage of the broker is full. What was sent may be appended once there is room."""
 
     code = "still_full"
+
+
+class InvalidQuery(ClientError, ValueError):
+    """DuckDB cannot run a query; the message is DuckDB's."""
+
+    code = "invalid_query"
 
 
 class CannotDecrypt(ClientError):

@@ -28,6 +28,7 @@ SAID = {
     "channel.md": "b'UA 1545' 1",
     "batches.md": "0 True True",
     "arrow.md": "1 record was copied",
+    "sql.md": "0  b'UA 1545'",
     "asyncio.md": "b'UA 1545'",
     "README.md": "UA 1545",
     "seeing.md": "b'2 teas'",

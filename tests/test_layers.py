@@ -190,7 +190,7 @@ ORDER = {
             "opening",
             "encryption",
         ),
-        *("queues", "producing", "consuming", "working", "ranges", "batches", "transactions", "verbs"),
+        *("queues", "producing", "consuming", "working", "ranges", "batches", "transactions", "sql", "verbs"),
         *(
             "producer",
             "consumer",

@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...storage.record import Record
 from ...transport.keys import KeyLike
@@ -24,6 +25,7 @@ from ..descriptions import Group, Topic, TrimmedPartition, group_of, topic_of, t
 from ..opening import open_connection
 from ..producing.core import ProducerCore
 from ..producing.direct import DirectProducer
+from ..sql.query import run_query, table_names
 from ..transactions.staging_core import StagingCore, begin
 from ..transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
 from ..unpicklable import unpicklable
@@ -33,11 +35,15 @@ from .batch_client import AsyncBatchClient
 from .consumer import AsyncConsumer
 from .driver import AsyncDriver
 from .futures import AsyncFuture, AsyncStagedFuture
+from .iterating import each_batch_aside
 from .opening import opens
 from .producer import AsyncProducer, AsyncStaging, AsyncTransaction
 from .queue_client import AsyncQueueClient
 from .range_client import AsyncRangeClient
 from .worker import AsyncWorker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @checked
@@ -385,6 +391,25 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
 
     def _until(self, timeout: Duration | None) -> float:
         return self._driver.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+
+    async def sql(self, query: str) -> pa.Table:
+        """Run SQL over topics, by DuckDB: `select key, count(*) from flights group by key`.
+
+        Args:
+            query: tables are topics, with columns `offset`, `timestamp`, `partition`, `key`, `value`, `headers` and
+                `topic`; quote those that are words of SQL, as in `"offset" >= 100`, and topics as in `"my-topic"`.
+
+        Only the columns, partitions and offsets that the query needs are read, directly from the broker's files where
+        they can be mapped; batches without times of their own are passed over by their time. A query sees what was
+        committed when it began, has no access to other files, and its time zone is UTC.
+
+        Raises: InvalidQuery, with DuckDB's message; UnknownTopic; MissingLibrary without the extra `sql`; what `range`
+        raises.
+        """
+        names = table_names(query)
+        found = [topic_of(each) for each in await self._driver.run(self._verbs.topics(names))] if names else []
+        reading = partial(each_batch_aside, self._driver, self._known_topics, self._delivery)
+        return await self._driver.run_aside(partial(run_query, query, found, reading))
 
     # -- the broker ---------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -78,6 +78,19 @@ class AsyncDriver:
                 self._arm()
             if self._uncalled:
                 self._call_back()
+
+    async def run_aside(self, call: Callable[[], T]) -> T:
+        """Run what takes long in a thread, which may use `run_from_thread`."""
+        return await self._loop.run_in_executor(None, call)
+
+    def run_from_thread(self, steps: Steps[T]) -> T:
+        """As `run`, for a thread beside the loop, which waits."""
+        return asyncio.run_coroutine_threadsafe(self.run(steps), self._loop).result()
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Have the loop call what does not wait, from any thread."""
+        with suppress(RuntimeError):  # the loop was closed
+            self._loop.call_soon_threadsafe(call)
 
     def do(self, call: Callable[[], T]) -> T:
         """Run what does not wait: on a loop nothing else is in the middle of anything."""

@@ -5,16 +5,18 @@ Contract: iteration ends when another task closes the object it reads from.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from ...storage.batch import Batch
 from ...storage.errors import Closed
 from ...storage.record import Record
+from ..connection.delivery import Delivery, range_ways
 from ..connection.steps import FOREVER
 from ..consuming.columnar import Convert
 from ..consuming.core import ConsumerCore
-from ..ranges.range import RangeCore
+from ..ranges.known_topics import KnownTopics
+from ..ranges.range import RangeCore, core_of
 from ..working.core import WorkerCore
 from .driver import AsyncDriver
 
@@ -68,3 +70,21 @@ async def each_batch_of_range(driver: AsyncDriver, core: RangeCore) -> AsyncIter
                 yield batch
     finally:
         core.close()
+
+
+def each_batch_aside(
+    driver: AsyncDriver, topics: KnownTopics, delivery: Delivery, topic: str, partition: int, start: int, end: int,
+    columns: Sequence[str],
+) -> Iterator[Batch]:  # fmt: skip
+    """The batches of a range, in a thread beside the loop, which may wait for the disk."""
+    connection = driver.connection
+    ways = range_ways(connection, delivery, may_map=True)
+    core = core_of(connection, topics, ways, topic, partition, start, end, columns)
+    driver.run_from_thread(core.found())
+    try:
+        while found := driver.run_from_thread(core.more()):
+            for batch in found:
+                core.check(batch)
+                yield batch
+    finally:
+        driver.call_soon(core.close)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from ...storage.arguments import INT_MAX, one_of
@@ -126,7 +126,7 @@ class _Arguments:
             self._by_name.get(name, self._rest)(name, value)
 
     def _learn(self) -> list[tuple[str, Callable[[str, Any], object]]]:
-        hints = get_type_hints(self._function)
+        hints = _hints_of(self._function)
         places: list[tuple[str, Callable[[str, Any], object]]] = []
         parameters = list(inspect.signature(self._function).parameters.values())
         for parameter in parameters[1:] if self._is_method else parameters:
@@ -143,6 +143,12 @@ class _Arguments:
 
 
 # -- what annotations say ---------------------------------------------------------------------------------
+
+
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of the parameters. What is returned may be of an extra, which is not imported here."""
+    given = SimpleNamespace(__annotations__={k: v for k, v in function.__annotations__.items() if k != "return"})
+    return get_type_hints(given, inspect.unwrap(function).__globals__)
 
 
 def _unchecked(name: str, value: Any) -> None:

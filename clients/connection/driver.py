@@ -101,6 +101,11 @@ class Driver:
             self.need_pump()
         return found
 
+    def run_aside(self, call: Callable[[], T]) -> T:
+        """Run what takes long, without the lock."""
+        self.check_open()
+        return call()
+
     def look(self, there: Callable[[], T]) -> T:
         """Take arrived messages without waiting or turning. Raises what `there` raises, and Closed."""
         if self.closed:

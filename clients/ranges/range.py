@@ -70,6 +70,18 @@ def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(given)
 
 
+def core_of(
+    connection: Connection, topics: KnownTopics, ways: list[str], topic: str, partition: int, start: int, end: int,
+    columns: Sequence[str],
+) -> RangeCore:  # fmt: skip
+    """The range of whichever topic has the name, verified."""
+    wanted = Wanted(
+        topic=topic, topic_id=b"", partition=partition, start=start, end=end, term=-1, columns=column_names(columns),
+        verify=True,
+    )  # fmt: skip
+    return RangeCore(connection, topics, wanted, ways)
+
+
 class Reading(Protocol):
     """One way to read the batches."""
 

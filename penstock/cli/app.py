@@ -42,6 +42,7 @@ COMMANDS = {
     "backup": "Back up a data directory, beside a running broker too.",
     "restore": "Make a data directory of a backup.",
     "log": "Verify, repair and dump the logs of a data directory.",
+    "sql": "Run SQL over topics.",
     "stats": "Show the broker's counters.",
     "top": "Show live what the broker does.",
     "doctor": "Look for what may keep a broker from working, and say what to do.",

@@ -1,0 +1,86 @@
+"""Runs one query by DuckDB, over topics as tables.
+
+Idea: each query has a connection of its own to one empty database in memory, where the topics that it names are
+tables; making a database for each would cost more than a small query. What reading raises is raised here, though
+DuckDB says it in words of its own.
+
+Contract: the query reaches neither files nor the network, nor variables of the program.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ...storage.batch import Batch
+from ...storage.errors import Error, InvalidArgument, MissingLibrary, way_to_install
+from ..descriptions import Topic
+from ..errors import InvalidQuery
+from .tables import Read, table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SETTINGS = {
+    "enable_external_access": False,
+    "python_enable_replacements": False,
+    "autoinstall_known_extensions": False,
+    "TimeZone": "UTC",
+    "lock_configuration": True,
+}
+"""Of the database; the last keeps a query from changing the others."""
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise MissingLibrary(f"SQL needs pyarrow and duckdb: {way_to_install('sql')}") from None
+    return duckdb
+
+
+@lru_cache(maxsize=1)
+def _database(process: int) -> Any:
+    """The database of this process: a forked child has none of DuckDB's threads."""
+    made = _duckdb().connect(":memory:")
+    for name, value in SETTINGS.items():
+        made.execute(f"set global {name} = {value!r}")
+    return made
+
+
+def table_names(query: str) -> list[str]:
+    """The tables that a query reads. Raises InvalidQuery, InvalidArgument, MissingLibrary."""
+    if not isinstance(query, str):
+        raise InvalidArgument(f"query={query!r} is no text")
+    duckdb = _duckdb()
+    try:
+        kinds = [statement.type.name for statement in duckdb.extract_statements(query)]
+        if kinds != ["SELECT"]:
+            raise InvalidQuery(f"{query[:100]!r} is no query: one statement that selects rows is")
+        return sorted(duckdb.get_table_names(query))
+    except duckdb.Error as error:
+        raise InvalidQuery(str(error)) from error
+
+
+def run_query(query: str, topics: Sequence[Topic], read: Read) -> pa.Table:
+    """The rows of a query over topics. Raises InvalidQuery, MissingLibrary, and what reading raises."""
+    duckdb, failures = _duckdb(), list[Error]()
+
+    def reading(topic: str, partition: int, start: int, end: int, columns: Sequence[str]) -> Iterator[Batch]:
+        try:
+            yield from read(topic, partition, start, end, columns)
+        except Error as error:
+            failures.append(error)
+            raise
+
+    with _database(os.getpid()).cursor() as database:
+        for topic in topics:
+            database.register(topic.name, table(topic, reading))
+        try:
+            return database.sql(query).to_arrow_table()
+        except (duckdb.Error, OSError, ValueError) as error:
+            if failures:
+                raise failures[0] from error
+            raise InvalidQuery(str(error)) from error
