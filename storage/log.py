@@ -216,6 +216,12 @@ class LogWriter(LogTail):
         row = self._own_reader().row(seq)
         return None if row is None else row.header_checksum
 
+    def batch_at(self, seq: int) -> bytes:
+        """The bytes of a batch that is here, committed or not. Raises Corrupt, OutOfBounds."""
+        chunk = self._own_reader().cursor_at(seq).next(1, seq)
+        assert chunk is not None
+        return bytes(chunk.batches[0].buffer)
+
     # -- marks and closing ------------------------------------------------------------------------
 
     def mark_durable(self) -> None:

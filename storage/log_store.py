@@ -30,6 +30,7 @@ from .runs import RunFiles
 if TYPE_CHECKING:
     from .files import Files
     from .jobs import Jobs
+    from .order import LogOrder
     from .promises import Promises
     from .segment import SegmentRef
     from .segment_reader import SegmentCache
@@ -63,12 +64,15 @@ class LogStore:
     """See the module."""
 
     def __init__(
-        self, data: str, files: Files, *, promises: Promises, cache: SegmentCache, jobs: Jobs, max_batch_bytes: int
-    ) -> None:
+        self, data: str, files: Files, *, promises: Promises, cache: SegmentCache, jobs: Jobs, max_batch_bytes: int,
+        order: LogOrder | None = None,
+    ) -> None:  # fmt: skip
+        """`order`: of all logs; None: each has its only writer here."""
         self.files = files
         self.boot_id = boot_id().to_bytes(16, "big")
         self._data = data
         self._promises = promises
+        self._order = order
         self._cache = cache
         self._jobs = jobs
         self._max_batch_bytes = max_batch_bytes
@@ -107,14 +111,15 @@ class LogStore:
             files=self.files,
             log_id=self._new_log_id(path),
             options=options,
-            order=Sole(self._promises),
+            order=self._order or Sole(self._promises),
             cache=self._cache,
         )
 
     def _open(self, path: str, options: LogOptions, *, suspect: bool = False) -> LogWriter:
         return LogWriter.open(
-            path, files=self.files, options=options, order=Sole(self._promises), suspect=suspect, cache=self._cache
-        )
+            path, files=self.files, options=options, order=self._order or Sole(self._promises), suspect=suspect,
+            cache=self._cache,
+        )  # fmt: skip
 
     def _new_log_id(self, path: str) -> bytes:
         return log_ids.own_id(path) or self.files.new_id()

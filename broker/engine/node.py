@@ -23,6 +23,7 @@ those become Failure answers. Must not know sockets, files, clocks or threads.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...storage.errors import Error, Poisoned, ReadFailed
@@ -53,11 +54,13 @@ from .turns.portions import Portions
 from .turns.replies import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable
+    from collections.abc import Generator, Hashable, Sequence
 
+    from ...storage.batch import Batch
     from ...storage.log import LogWriter
     from ...transport.messages import Request
     from ..rights import Principal
+    from .logs.history import History
     from .logs.partition import Partition
     from .logs.topics import Topic
 
@@ -83,10 +86,12 @@ class Node:
         config: NodeConfig | None = None,
         now: Now,
         lenders: LentLogs | None = None,
+        may_lead: Callable[[], bool] = lambda: True,
     ) -> None:
         """Open all logs, replay each from its newest snapshot, finish deletions that were cut short.
 
-        `lenders`: what lends logs to producers on the same machine.
+        `lenders`: what lends logs to producers on the same machine. `may_lead`: whether an office may open now, which
+        is asked again at each `advance` without one.
         """
         self._config = config = config or NodeConfig()
         self._port = port
@@ -101,7 +106,10 @@ class Node:
         self._portions = Portions()
         self._office: Office | None = None
         self._handlers: Handlers = self._desk.handlers
-        self._open_office(now)
+        self._lent: set[object] = set()
+        self._may_lead = may_lead
+        if may_lead():
+            self._open_office(now)
 
     def _open_office(self, now: Now) -> None:
         """Take the lead. Nothing is in flight."""
@@ -199,6 +207,19 @@ class Node:
         self._counts["failures"] += 1
         self._port.reply(peer, failure(getattr(message, "request", 0), error))
 
+    @property
+    def leads(self) -> bool:
+        """Whether there is an office."""
+        return self._office is not None
+
+    def history_of(self, log_id: bytes) -> History[Any] | None:
+        """An open log with what it adds up to, by the log's id."""
+        return self._registry.history_of(log_id)
+
+    def follow(self, history: History[Any], batches: Sequence[Batch]) -> None:
+        """Another node's batches stand in a log now, and are not committed."""
+        self._registry.follow(history, batches)
+
     def flush(self, now: Now) -> list[LogWriter]:
         """Append everything proposed since the last flush, once per partition.
 
@@ -221,7 +242,7 @@ class Node:
             desk.wakes.work()
         if office is not None:
             office.tell(now)
-        elif registry.settled:
+        elif registry.settled and self._may_lead():
             self._open_office(now)
 
     def tick(self, now: Now) -> float:
@@ -234,11 +255,12 @@ class Node:
             for each in office.lending.due(now):
                 self._handle(*each, now)
             lending_wait = office.lending.wait(now)
-        if office is not None and (grown := self._agenda.grown):
+        if grown := self._agenda.grown:
             histories = list(grown)
             grown.clear()
             for history in histories:
-                if not self._upkeep.advanced(history) and history.since_snapshot_bytes >= BYTES_BETWEEN:
+                is_due = self._upkeep.advanced(history)
+                if not is_due and office is not None and history.since_snapshot_bytes >= BYTES_BETWEEN:
                     office.housekeeping.hold_to_limit(history)
         due_s, wait = self._desk.deadlines.first, IDLE_S if office is None else min(office.tick(now), lending_wait)
         if due_s is not None and due_s <= now.monotonic_s:
@@ -248,7 +270,7 @@ class Node:
             return 0.0
         if self._desk.wakes.jobs:
             return 0.0
-        if self._registry.settled if office is None else office.is_busy:
+        if self._registry.settled and self._may_lead() if office is None else office.is_busy:
             return 0.0
         return max(0.0, wait if due_s is None else min(wait, due_s - now.monotonic_s))
 

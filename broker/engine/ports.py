@@ -296,6 +296,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     max_record_bytes: int = 16 << 20  # default of topics; one record
     max_partitions: int = 1024  # per topic
     max_topics: int = 100_000
+    members: int = 1  # of the cluster; with several, what is committed is on a majority of disks
     max_producers: int = 1000  # remembered per partition; the longest silent unnamed one goes first
     max_schedules: int = 1000  # per partition
     max_stages: int = 10_000  # per partition, neither committed nor dropped yet

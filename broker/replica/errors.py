@@ -9,3 +9,9 @@ class ReplicaDamaged(StorageError):
     """Something is gone that was durable here: this replica neither votes nor acknowledges before it has fetched it."""
 
     code = "replica_damaged"
+
+
+class ReplicaBroken(StorageError):
+    """This replica cannot go on from here: it is closed and opened anew, and nothing is repaired in place."""
+
+    code = "replica_broken"

@@ -15,6 +15,7 @@ from ...storage import appending
 from ...storage.encoding import encode_raft
 from ...storage.errors import Corrupt, OutOfBounds
 from ...storage.header import Stamp, stamp
+from ...storage.layout import word
 from ...storage.log import LogOptions, LogWriter
 from ...storage.reader import LogReader
 from ..raft.messages import Entry, EntryKind
@@ -61,9 +62,12 @@ class OrderLog:
         self.log = LogWriter.create_or_open(
             path, files=files, log_id=log_id, order=self._order, options=options or LogOptions()
         )
-        self._reader = LogReader(path, files, limit=lambda: self.log.written, log_id=self.log.log_id)
+        self._reader = LogReader(path, files, limit=self._limit, log_id=self.log.log_id)
         self._recent: dict[int, Entry] = {}
         self._recent_bytes = 0
+
+    def _limit(self) -> int:
+        return word(self.log.generation, self.log.written)
 
     # -- what a Raft core asks --------------------------------------------------------------------
 

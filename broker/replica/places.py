@@ -9,7 +9,7 @@ Contract: the rows of one log rise by one seq each. Memory: one item for each ba
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...storage.errors import InvalidBatch
@@ -84,6 +84,12 @@ class Places:
         while self._above and self._above[0][0] <= entry:
             self.applied.update((row.log_id, (row.seq, row.checksum)) for row in self._above.popleft()[1])
         self.entry = max(self.entry, entry)
+
+    def forget(self, logs: Collection[bytes]) -> None:
+        """The topics of these logs are deleted, and nothing follows in them."""
+        for log_id in logs:
+            self.applied.pop(log_id, None)
+            self.end.pop(log_id, None)
 
     def entry_of(self, log_id: bytes, seq: int) -> int | None:
         """The entry that a batch stands in; `entry` for what is applied, None for what is beyond the end."""

@@ -20,6 +20,7 @@ from ...errors import Unavailable
 from ..ports import Store
 from ..tables import effects as fx
 from ..tables import settings as topic_settings
+from ..tables.entry import Entry, entry_of
 from ..tables.settings import TopicSettings
 from ..tables.state import PartitionState
 from ..turns.portions import finished
@@ -32,10 +33,10 @@ from .replay import replay
 from .topics import Topic, Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from ....storage.batch import Batch
     from ....storage.log import LogWriter
-    from ..tables.entry import Entry
 
 CENSUS = 64
 """Partitions or topics that are counted in one step."""
@@ -78,11 +79,14 @@ class LogRegistry:
         self.told_end: dict[Partition, int] = {}
         """The end that readers of a partition were told of."""
         self._prepared: dict[tuple[bytes, int], Partition] = {}  # by topic and number: not in the catalogue yet
+        self._by_log: dict[bytes, History[Any]] = {}
         self.catalogue = self._open_catalogue()
         for topic_id in list(self.catalogue.committed.tombstones):
             self._erase(topic_id)
         for entry in sorted(self.catalogue.committed.topics.values(), key=lambda each: each.name):
             self._add(entry.name, entry.topic, entry.partitions, entry.settings)
+        for entry in self.catalogue.in_flight:
+            self._foresee(entry)
         self.catalogue.on_applied = self._obey
 
     def _open_catalogue(self) -> History[CatalogueState]:
@@ -93,6 +97,37 @@ class LogRegistry:
             raise Corrupt(
                 f"the catalogue cannot be read, and without it the node knows none of its topics: {reason}"
             ) from error
+
+    def history_of(self, log_id: bytes) -> History[Any] | None:
+        """The history of an open log, by the log's id."""
+        return self.catalogue if log_id == self.catalogue.log.log_id else self._by_log.get(log_id)
+
+    def follow(self, history: History[Any], batches: Sequence[Batch]) -> None:
+        """A leader's batches stand in a log now, and are not committed. Logs of topics to come are prepared."""
+        for batch in batches:
+            entry = entry_of(batch)
+            history.in_flight.append(entry)
+            history.since_snapshot_bytes += batch.batch_bytes
+            if history is self.catalogue:
+                self._foresee(entry)
+
+    def _foresee(self, entry: Entry) -> None:
+        """Prepare the logs of an entry of the catalogue that is in flight: batches for them may come next."""
+        for effect in entry.effects:
+            if isinstance(effect, fx.TopicCreated):
+                self._prepare(
+                    Topic(effect.name, effect.topic, topic_settings.parse(effect.settings)), effect.partitions
+                )
+            elif isinstance(effect, fx.TopicAltered) and (topic := self.topics.by_id.get(effect.topic)) is not None:
+                self._prepare(topic, effect.partitions)
+
+    def _prepare(self, topic: Topic, count: int) -> None:
+        for number in range(len(topic.partitions), count):
+            if (topic.id, number) not in self._prepared:
+                found = self._open(topic, number)
+                if isinstance(found, Error):
+                    raise found
+                self._prepared[topic.id, number] = found
 
     def histories(self) -> Iterator[History[Any]]:
         """The catalogue's, then every partition's."""
@@ -139,6 +174,7 @@ class LogRegistry:
         """Close a partition's log and forget it. Not to `keep` it: nothing is synced any more."""
         history = partition.history
         del self.partitions[history]
+        self._by_log.pop(history.log.log_id, None)
         self.told_end.pop(partition, None)
         self._agenda.grown.pop(history, None)
         idle = not history.in_flight
@@ -326,6 +362,7 @@ class LogRegistry:
         history = replay(log, PartitionState, self.store, begin)
         partition = Partition(topic.name, number, settings, history, finals)
         self.partitions[history] = partition
+        self._by_log[log.log_id] = history
         self.told_end[partition] = partition.end
         return partition
 

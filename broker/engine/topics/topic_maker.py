@@ -70,7 +70,12 @@ class TopicMaker:
             )
 
     def check_size(self, name: str, count: int, settings: TopicSettings) -> None:
-        """Raise InvalidRequest, InvalidSettings unless a topic may have so many partitions and so large records."""
+        """Raise InvalidRequest, InvalidSettings unless a topic may have such partitions, records and commits."""
+        if settings.commit == "written" and self._config.members > 1:
+            raise InvalidSettings(
+                f"topic {name} with commit=written is not possible in a cluster of {self._config.members}: a majority "
+                "syncs what it commits; leave commit out, or say commit=durable"
+            )
         limit, frame = self._config.max_partitions, self._config.max_frame_bytes
         if not 1 <= count <= limit:
             raise InvalidRequest(f"topic {name} with partitions={count} is not possible: 1 to {limit}")

@@ -145,3 +145,13 @@ def test_an_append_that_fails_leaves_no_entry():
     assert read(order) == [some(1, 1)]
     order.append([some(2, 2)])
     assert read(order) == [some(1, 1), some(2, 2)]
+
+
+def test_what_replaced_a_cut_entry_is_read_from_the_disk_and_not_what_was_cut(monkeypatch):
+    monkeypatch.setattr(order_log, "RECENT_BYTES", 0)
+    order = opened(MemoryFiles())
+    order.append([some(1, 1), some(2, 1, b"old"), some(3, 1, b"old")])
+    assert order.term(2) == 1
+    assert order.checksum(2)
+    order.append([some(2, 2, b"new"), some(3, 2, b"new")])
+    assert (order.term(2), order.entries(2, 3)) == (2, [some(2, 2, b"new")])

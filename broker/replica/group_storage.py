@@ -1,0 +1,64 @@
+"""What a Raft core reads of a replica: its order log, the configuration, and its promises in the journal.
+
+Idea: a promise is the newest entry of the journal of promises for the order log; a vote is the id of a node in 16
+bytes. `keep` returns once it is durable, so whatever leaves after it may name that term.
+
+Contract: as `raft.storage.Storage`. A journal that is damaged before its end, or missing where a shard has begun, is
+damage: this node may have voted, and must not vote again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..raft.messages import ConfState, Entry, Promise, Snapshot
+from ..raft.node import opening_promise
+from .errors import ReplicaDamaged
+
+if TYPE_CHECKING:
+    from ...storage.promises import Promises
+    from .order_log import OrderLog
+
+
+class GroupStorage:
+    """See the module."""
+
+    def __init__(self, order: OrderLog, promises: Promises, configuration: bytes) -> None:
+        """`configuration`: the members as of the last applied entry. Raises ReplicaDamaged."""
+        if promises.damage:
+            raise ReplicaDamaged(f"{promises.path} is damaged: this node may have voted where it cannot tell any more")
+        self._order = order
+        self._promises = promises
+        self._configuration = msgspec.msgpack.decode(configuration, type=ConfState)
+
+    def initial_state(self) -> tuple[Promise, ConfState]:
+        """Its term is no lower than that of the last entry."""
+        order, promises = self._order, self._promises
+        log_id = order.log.log_id
+        vote = int.from_bytes(promises.vote(log_id), "little")
+        kept = Promise(promises.term(log_id), vote, order.commit)
+        return opening_promise(kept, order.log.term, order.commit), self._configuration
+
+    def keep(self, promise: Promise) -> None:
+        """Promise term and vote, durably, unless they are promised. Raises StorageFull, Poisoned."""
+        promises, log_id, vote = self._promises, self._order.log.log_id, promise.vote.to_bytes(16, "little")
+        if (promises.term(log_id), promises.vote(log_id)) != (promise.term, vote):
+            promises.promise(log_id, promise.term, vote)
+
+    def first_index(self) -> int:
+        return self._order.first_index()
+
+    def last_index(self) -> int:
+        return self._order.last_index()
+
+    def term(self, index: int) -> int | None:
+        return self._order.term(index)
+
+    def entries(self, low: int, high: int, max_bytes: int) -> list[Entry] | None:
+        return self._order.entries(low, high, max_bytes)
+
+    def snapshot(self, at_least: int) -> Snapshot | None:
+        """None: the order log keeps all of its entries, so no member needs one."""
+        return None

@@ -1,0 +1,75 @@
+"""Answers that wait for proof that this node still leads.
+
+Idea: an answer may leave because an entry of this term was committed, or after a majority has confirmed the leader in a
+round that began after the request came. What the engine answers while it applies commits passes; everything else is
+held until the round of its turn is confirmed. All answers of a turn share one round.
+
+Contract: a port like the one it wraps (engine/ports.py). Held answers are dropped with the lead: their connections are
+told `Moved`. Deliveries, greetings and counters pass at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...transport.messages import Deliver, StatsReply, Welcome
+
+if TYPE_CHECKING:
+    from ..engine.ports import Payload, Peer, Port
+
+_EXEMPT = (Deliver, StatsReply, Welcome)
+
+
+class HeldAnswers:
+    """See the module. While `passing`, nothing is held."""
+
+    def __init__(self, port: Port) -> None:
+        self.passing = False
+        self._port = port
+        self.open_delivery, self.deliver, self.close_delivery = port.open_delivery, port.deliver, port.close_delivery
+        self.open_wake, self.wake, self.asleep, self.close_wake = (
+            port.open_wake,
+            port.wake,
+            port.asleep,
+            port.close_wake,
+        )
+        self.begin_reading, self.end_reading, self.read = port.begin_reading, port.end_reading, port.read
+        self.stats = port.stats
+        self._held: list[tuple[Peer, Any, Payload]] = []
+        self._rounds: dict[bytes, list[tuple[Peer, Any, Payload]]] = {}
+        self._confirmed: list[tuple[int, list[tuple[Peer, Any, Payload]]]] = []
+        self._number = 0
+
+    def reply(self, peer: Peer, message: Any, payload: Payload = b"") -> bool:
+        """Send an answer, now or when it is proved. Returns what the port does, True for one that is held."""
+        if self.passing or isinstance(message, _EXEMPT):
+            return self._port.reply(peer, message, payload)
+        self._held.append((peer, message, payload))
+        return True
+
+    def begin_round(self) -> bytes | None:
+        """The name of a round for all that is held now; None without any."""
+        if not self._held:
+            return None
+        self._number += 1
+        context = self._number.to_bytes(8, "little")
+        self._rounds[context], self._held = self._held, []
+        return context
+
+    def confirm(self, context: bytes, index: int) -> None:
+        """A round is confirmed: its answers leave once entry `index` is applied."""
+        answers = self._rounds.pop(context, None)
+        if answers is not None:
+            self._confirmed.append((index, answers))
+
+    def release(self, applied: int) -> None:
+        """Send what is confirmed for entries up to `applied`."""
+        ready = [answers for index, answers in self._confirmed if index <= applied]
+        self._confirmed = [each for each in self._confirmed if each[0] > applied]
+        for answers in ready:
+            for peer, message, payload in answers:
+                self._port.reply(peer, message, payload)
+
+    def drop(self) -> None:
+        """The lead is lost: nothing of it is proved any more."""
+        self._held, self._rounds, self._confirmed = [], {}, []

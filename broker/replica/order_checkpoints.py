@@ -1,0 +1,88 @@
+"""When a replica writes its checkpoint, and what goes with it: files of topics that were deleted.
+
+Idea: after so many entries have been applied, all logs are synced up to their places, and a checkpoint at that entry is
+saved. Opening walks from there.
+
+Contract: a checkpoint is never ahead of what is committed, durable and applied here. Files of a deleted topic go only
+behind it. Must not know Raft.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ...storage.layout import word
+from . import checkpoint as checkpoints
+from .checkpoint import Checkpoint, LogPlace
+
+if TYPE_CHECKING:
+    from ...storage.files import Files
+    from ...storage.log import LogWriter
+    from .durable_prefix import DurablePrefix
+    from .member_logs import MemberLogs
+    from .order_log import OrderLog
+    from .places import Places
+
+ENTRIES = 10_000
+"""Entries between two checkpoints."""
+
+
+class Checkpointed(Protocol):
+    """A replica, as far as a checkpoint concerns it."""
+
+    order: OrderLog
+    places: Places
+    prefix: DurablePrefix
+
+    def logs(self) -> list[LogWriter]:
+        """Every open log but the order log."""
+        ...
+
+
+class OrderCheckpoints:
+    """The checkpoints of one replica. `configuration` is that of the last applied entry, as msgpack."""
+
+    def __init__(self, files: Files, store: MemberLogs, last: Checkpoint, *, every: int = ENTRIES) -> None:
+        self.configuration = last.configuration
+        self.entry = last.entry
+        self._files = files
+        self._store = store
+        self._cluster = last.cluster
+        self._every = every
+
+    def due(self, replica: Checkpointed) -> bool:
+        """Write a checkpoint if enough was applied since the last one; whether it did."""
+        if replica.places.entry - self.entry < self._every:
+            return False
+        self.save(replica)
+        return True
+
+    def save(self, replica: Checkpointed) -> None:
+        """Write a checkpoint of what is applied. Raises StorageFull, Poisoned."""
+        order, places, store = replica.order, replica.places, self._store
+        entry = places.entry
+        for log in replica.logs():
+            log.sync()
+        order.log.sync()
+        replica.prefix.advance(order.log.durable, lambda log_id: 1 << 62)
+        gone = store.deleted_logs(entry)
+        places.forget(gone)
+        term = order.term(entry)
+        assert term is not None
+        checkpoints.save(
+            self._files,
+            order.log.path,
+            order.log.log_id,
+            Checkpoint(
+                cluster=self._cluster,
+                entry=entry,
+                term=term,
+                checksum=order.checksum(entry),
+                commit=order.commit,
+                acked=word(order.log.generation, replica.prefix.entry),
+                configuration=self.configuration,
+                logs=[LogPlace(log_id, *place) for log_id, place in sorted(places.applied.items())],
+            ),
+        )
+        self.entry = entry
+        store.erase(entry)

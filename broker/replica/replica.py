@@ -1,0 +1,376 @@
+"""The loop of one member: what clients propose becomes entries, entries are written, and what is committed is applied.
+
+Idea: the Raft core decides, the engine knows what batches mean, and the logs hold them; this module carries things
+between the three. As leader it asks the core for a place, lets the engine flush, and proposes one entry for all that
+was appended. As follower it appends what entries name. Acknowledgements leave when the durable prefix has reached them.
+
+Contract of the driver, which calls from one thread:
+
+    replica = open_replica(...)
+    loop:
+        replica.step(message, bodies)       for each message of a peer, with the batches that came with it
+        replica.tick()                      when one is due
+        replica.receive(peer, message, ...) for each request of a client
+        replica.turn(now)                   writes, sends, applies and answers
+        ... sync `replica.dirty()` by itself or by a keeper ...
+        replica.synced(now)                 acknowledges and applies what became durable
+
+`ReplicaBroken`, Poisoned and StorageFull from any of them: `abandon` the replica and open another over the same files.
+Must not know sockets, clocks or processes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ...storage.batch import parse
+from ...transport.messages import Hello, Ping, Stats
+from ..engine.turns.replies import failure
+from ..errors import NoLeader
+from ..raft.messages import Change, ConfState, EntryKind, Kind
+from ..raft.state import Role
+from .durable_prefix import DurablePrefix
+from .entries import Flush, NamedBatch, batches_of, encode_flush
+from .errors import ReplicaBroken
+from .order_checkpoints import OrderCheckpoints
+from .places import LogRow
+
+if TYPE_CHECKING:
+    from ...storage.log import LogWriter
+    from ..engine.logs.history import History
+    from ..engine.node import Node
+    from ..engine.ports import Now, Payload, Peer
+    from ..raft.messages import Entry, Message
+    from ..raft.node import RaftNode
+    from ..raft.ready import Ready
+    from .group_storage import GroupStorage
+    from .held_answers import HeldAnswers
+    from .order_log import OrderLog
+    from .places import Places
+    from .replicated import Replicated
+
+ANYWHERE = (Hello, Ping, Stats)
+"""What a member answers that does not lead."""
+
+UNCOMMITTED_BYTES = 256 << 20
+"""Of entries that are proposed and not applied: beyond it, the leader lets clients wait."""
+
+Bodies = Mapping[tuple[bytes, int, int], bytes]
+"""Batches that entries only name, by log id, seq and header checksum."""
+
+Send = Callable[["Message", list[bytes]], None]
+"""Send a message to its receiver, with the batches that its entries only name."""
+
+
+class Unacknowledged(NamedTuple):
+    """Responses that leave once entry `entry` is durable here."""
+
+    entry: int
+    responses: list[Message]
+
+
+class Replica:
+    """One member. `on_role` hears of the leader that this node knows, and of its term, when either changed."""
+
+    def __init__(
+        self,
+        node: Node,
+        core: RaftNode,
+        *,
+        order: OrderLog,
+        places: Places,
+        replicated: Replicated,
+        storage: GroupStorage,
+        answers: HeldAnswers,
+        checkpoints: OrderCheckpoints,
+        send: Send,
+        on_role: Callable[[int, int], None] = lambda leader, term: None,
+    ) -> None:
+        self.node = node
+        self.core = core
+        self.order = order
+        self.places = places
+        self.prefix = DurablePrefix(order.last_index())
+        self._replicated = replicated
+        self._storage = storage
+        self._answers = answers
+        self._checkpoints = checkpoints
+        self._send = send
+        self._on_role = on_role
+        self._id = core.status().node
+        self._role = (0, 0)
+        self._own: set[int] = set()  # entries whose batches the engine appended itself
+        self._uncommitted: deque[tuple[int, int]] = deque()  # index and bytes of proposals that are not applied
+        self._bodies: dict[tuple[bytes, int, int], bytes] = {}
+        self._waiting: deque[Unacknowledged] = deque()
+        self._opened_term = 0  # the term of this node in which an entry of its own was applied
+        self._dirty: dict[LogWriter, None] = {}
+
+    # -- what comes in ------------------------------------------------------------------------------
+
+    def step(self, message: Message, bodies: Bodies | None = None) -> None:
+        """Take a message of a peer. An append without the batches that it needs is dropped, as if lost."""
+        if bodies:
+            self._bodies.update(bodies)
+        if message.kind is not Kind.APPEND or all(map(self._has_bodies, message.entries)):
+            self.core.step(message)
+
+    def tick(self) -> None:
+        """One tick of time."""
+        self.core.tick()
+
+    def receive(self, peer: Peer, message: Any, payload: Payload, now: Now) -> None:
+        """Take a request of a client. Without an office, all but a few are refused with `no_leader`."""
+        if self.node.leads or isinstance(message, ANYWHERE):
+            self.node.receive(peer, message, payload, now)
+            return
+        leader = self.core.leader
+        where = f"node {leader} does" if leader else "there is no leader now"
+        self._answers.passing = True
+        self._answers.reply(
+            peer, failure(getattr(message, "request", 0), NoLeader(f"this node does not lead: {where}"))
+        )
+        self._answers.passing = False
+
+    def may_lead(self) -> bool:
+        """Whether the office may open: this node leads, and an entry of its term is applied."""
+        return self.core.role is Role.LEADER and self._opened_term == self.core.term
+
+    # -- a turn -------------------------------------------------------------------------------------
+
+    def turn(self, now: Now) -> None:
+        """Propose what clients asked for, write and send what Raft wants, apply what is committed."""
+        self._follow_role()
+        self._propose(now)
+        self._work(now)
+        if (context := self._answers.begin_round()) is not None and not self.core.read(context):
+            self._answers.drop()
+        self._work(now)
+        self.node.tick(now)
+        self._bodies.clear()
+        self._checkpoints.due(self)
+
+    def synced(self, now: Now) -> None:
+        """Logs became durable: acknowledge, and apply what that commits."""
+        self._confirm()
+        self._work(now)
+
+    def dirty(self) -> list[LogWriter]:
+        """The logs whose sync entries wait for, the order log first."""
+        found = list(self._dirty)
+        self._dirty.clear()
+        return [self.order.log, *(log for log in found if log is not self.order.log)] if found else []
+
+    def _propose(self, now: Now) -> None:
+        place = self.core.next_place() if self.node.leads else None
+        if place is None or sum(size for _, size in self._uncommitted) > UNCOMMITTED_BYTES:
+            return
+        if place.term != self._replicated.leading:
+            raise ReplicaBroken(
+                f"term {place.term} is proposed in, and logs are stamped with {self._replicated.leading}"
+            )
+        self.node.flush(now)
+        self._check()
+        stamped = self._replicated.take()
+        if stamped:
+            data = encode_flush(max(now.wall_us, self.order.log.last_time_us), stamped)
+            if self.core.propose(data) is None:
+                raise ReplicaBroken(f"entry {place.index} was refused after its batches were stamped")
+            self._own.add(place.index)
+            self._uncommitted.append((place.index, len(data) + sum(batch.size for batch in stamped)))
+
+    def _work(self, now: Now) -> None:
+        while self.core.has_ready():
+            ready = self.core.ready()
+            self._follow_role()
+            if ready.promise is not None:
+                self._storage.keep(ready.promise)
+            self._write(ready.entries)
+            for message in ready.messages:
+                self._send(message, self._named(message))
+            if ready.responses:
+                self._waiting.append(Unacknowledged(self.order.last_index(), ready.responses))
+            for state in ready.reads:
+                self._answers.confirm(state.context, state.index)
+            self._apply(ready, now)
+            self._confirm()
+        self._answers.release(self.places.entry)
+
+    def _check(self) -> None:
+        if self._replicated.broken:
+            raise ReplicaBroken(self._replicated.broken)
+
+    # -- roles --------------------------------------------------------------------------------------
+
+    def _follow_role(self) -> None:
+        core = self.core
+        leading = core.term if core.role is Role.LEADER else 0
+        if leading != self._replicated.leading:
+            if self.node.leads:
+                self.node.resign()
+            self._answers.drop()
+            self._replicated.leading = leading
+            self._replicated.take()
+        if (role := (core.leader, core.term)) != self._role:
+            self._role = role
+            self._on_role(*role)
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def _write(self, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        if entries[0].index <= self.order.last_index():
+            self._cut(entries[0].index - 1)
+        named = [(entry, list(batches_of(entry.kind, entry.data))) for entry in entries]
+        taken: dict[bytes, list[bytes]] = {}
+        for entry, batches in named:
+            if entry.index in self._own:
+                self._own.discard(entry.index)
+            else:
+                for flush, batch in batches:
+                    taken.setdefault(batch.log_id, []).append(self._body(flush, batch))
+        for log_id in sorted(taken, key=lambda each: each != self._catalogue_id):  # it names the logs of others
+            self._take(log_id, taken[log_id])
+        self.order.append(entries)
+        for entry, batches in named:
+            self._note(entry, batches)
+
+    @property
+    def _catalogue_id(self) -> bytes:
+        return self.node.logs[0].log_id
+
+    def _take(self, log_id: bytes, batches: list[bytes]) -> None:
+        history = self._history(log_id)
+        self._replicated.follow(history.log, batches)
+        self._check()
+        self.node.follow(history, [parse(batch) for batch in batches])
+
+    def _history(self, log_id: bytes) -> History[Any]:
+        history = self.node.history_of(log_id)
+        if history is None:
+            raise ReplicaBroken(f"an entry names a batch of log {log_id.hex()}, which no topic here has")
+        return history
+
+    def _note(self, entry: Entry, batches: list[tuple[Flush, NamedBatch]]) -> None:
+        self.places.appended(entry.index, [LogRow(row.log_id, row.seq, row.checksum) for _, row in batches])
+        named = [(row.log_id, row.seq) for _, row in batches if not row.position]
+        self.prefix.appended(entry.index, named)
+        self._dirty[self.order.log] = None
+        for log_id, _ in named:
+            self._dirty[self._history(log_id).log] = None
+
+    def _cut(self, index: int) -> None:
+        """Another leader has other entries behind `index`: logs go back, and acknowledgements of them never leave."""
+        self.prefix.cut(index)
+        back = self.places.cut(index)
+        self.order.cut(index)
+        for log_id, (seq, _) in back.items():
+            self._history(log_id).cut(seq)
+        self._own = {own for own in self._own if own <= index}
+        while self._uncommitted and self._uncommitted[-1][0] > index:
+            self._uncommitted.pop()
+        node = self._id
+        self._waiting = deque(
+            each if each.entry <= index else Unacknowledged(index, [one for one in each.responses if one.to == node])
+            for each in self._waiting
+        )
+
+    def logs(self) -> list[LogWriter]:
+        """Every open log but the order log."""
+        return self.node.logs
+
+    # -- batches beside entries ---------------------------------------------------------------------
+
+    def _has_bodies(self, entry: Entry) -> bool:
+        """Whether all batches of an entry are at hand."""
+        return all(
+            row.position or (row.log_id, row.seq, row.checksum) in self._bodies or self._stands(row)
+            for _, row in batches_of(entry.kind, entry.data)
+        )
+
+    def _stands(self, row: NamedBatch) -> bool:
+        history = self.node.history_of(row.log_id)
+        return history is not None and history.log.checksum_at(row.seq) == row.checksum
+
+    def _body(self, flush: Flush, row: NamedBatch) -> bytes:
+        inlined = flush.inlined(row)
+        if inlined is not None:
+            return bytes(inlined)
+        body = self._bodies.get((row.log_id, row.seq, row.checksum))
+        if body is None:
+            raise ReplicaBroken(f"batch {row.seq} of log {row.log_id.hex()} did not come with its entry")
+        return body
+
+    def _named(self, message: Message) -> list[bytes]:
+        """The batches that a message's entries only name, in order."""
+        if message.kind is not Kind.APPEND:
+            return []
+        return [
+            self._read(row)
+            for entry in message.entries
+            for _, row in batches_of(entry.kind, entry.data)
+            if not row.position
+        ]
+
+    def _read(self, row: NamedBatch) -> bytes:
+        """A batch from its log; empty where its log is gone, which the receiver takes for a lost message."""
+        history = self.node.history_of(row.log_id)
+        return b"" if history is None else history.log.batch_at(row.seq)
+
+    # -- acknowledging and applying -----------------------------------------------------------------
+
+    def _confirm(self) -> None:
+        """Let what is durable be acknowledged."""
+        durable = self.prefix.advance(self.order.log.durable, self._durable)
+        while self._waiting and self._waiting[0].entry <= durable:
+            node = self._id
+            for message in self._waiting.popleft().responses:
+                if message.to == node:
+                    self.core.settle(message)
+                else:
+                    self._send(message, [])
+
+    def _durable(self, log_id: bytes) -> int:
+        history = self.node.history_of(log_id)
+        return 1 << 62 if history is None else history.log.durable  # a deleted topic's log was synced when it closed
+
+    def _apply(self, ready: Ready, now: Now) -> None:
+        self.order.commit = self.core.committed
+        if ready.committed:
+            last = ready.committed[-1]
+            for entry in ready.committed:
+                self._apply_change(entry)
+            if last.index > self.prefix.entry:
+                raise ReplicaBroken(f"entry {last.index} is to be applied, and {self.prefix.entry} is durable here")
+            self.places.apply(last.index)
+            if last.term == self.core.term and self.core.role is Role.LEADER:
+                self._opened_term = last.term
+            while self._uncommitted and self._uncommitted[0][0] <= last.index:
+                self._uncommitted.popleft()
+        self._answers.passing = True
+        self.node.advance(now)
+        self._answers.passing = False
+        if ready.applied is not None:
+            self.core.settle(ready.applied)
+
+    def _apply_change(self, entry: Entry) -> None:
+        if entry.kind is EntryKind.CHANGE and entry.index > 1:
+            change = msgspec.msgpack.decode(entry.data, type=Change) if len(entry.data) else Change()
+            configuration: ConfState = self.core.apply_change(change, entry.index)
+            self._checkpoints.configuration = msgspec.msgpack.encode(configuration)
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint now. Raises StorageFull, Poisoned."""
+        self._checkpoints.save(self)
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def abandon(self) -> None:
+        """Let go of everything as a killed process would: another replica is opened over the files."""
+        for log in [self.order.log, *self.node.logs]:
+            log.close(clean=False)

@@ -1,0 +1,60 @@
+"""Answers that need proof of the lead wait for a round that began after their request."""
+
+from __future__ import annotations
+
+from penstock.broker.replica.held_answers import HeldAnswers
+from penstock.transport import messages as m
+from support.engine import MemoryPort
+
+
+def sent(port: MemoryPort) -> list[int]:
+    return [message.request for _, message, _ in port.sent]
+
+
+def test_an_answer_leaves_once_its_round_is_confirmed_and_its_entry_applied():
+    port = MemoryPort()
+    answers = HeldAnswers(port)
+    assert answers.begin_round() is None
+    assert answers.reply("c", m.Done(1))
+    first = answers.begin_round()
+    answers.reply("c", m.Done(2))
+    second = answers.begin_round()
+    assert first
+    assert second
+    answers.release(99)
+    assert sent(port) == []
+    answers.confirm(second, 7)
+    answers.release(6)
+    assert sent(port) == []
+    answers.release(7)
+    assert sent(port) == [2]
+    answers.confirm(first, 3)
+    answers.confirm(first, 3)
+    answers.release(7)
+    assert sent(port) == [2, 1]
+    answers.release(8)
+    assert sent(port) == [2, 1]
+
+
+def test_what_is_answered_while_commits_are_applied_passes_at_once():
+    port = MemoryPort()
+    answers = HeldAnswers(port)
+    answers.passing = True
+    answers.reply("c", m.Done(1))
+    answers.passing = False
+    assert sent(port) == [1]
+    assert answers.begin_round() is None
+
+
+def test_held_answers_go_with_the_lead():
+    port = MemoryPort()
+    answers = HeldAnswers(port)
+    answers.reply("c", m.Done(1))
+    context = answers.begin_round()
+    answers.reply("c", m.Done(2))
+    answers.drop()
+    assert context
+    answers.confirm(context, 1)
+    answers.release(9)
+    assert sent(port) == []
+    assert answers.begin_round() is None

@@ -1,0 +1,121 @@
+"""Whole members in simulation: engine, logs, order and Raft over fake disks and a fake network."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from support.member_life import MemberLife
+from support.members import Shard
+
+
+def one(value: bytes) -> bytes:
+    return bytes(encode([value]))
+
+
+def produce(shard: Shard, topic: bytes, value: bytes, partition: int = 0) -> m.Produced:
+    answer = shard.ask(lambda number: m.Produce(number, topic, partition), one(value))
+    assert isinstance(answer, m.Produced), answer
+    return answer
+
+
+def test_three_members_elect_a_leader_and_serve():
+    shard = Shard(1)
+    topic = shard.topic("t")
+    assert produce(shard, topic, b"small").offset == 0
+    assert produce(shard, topic, b"large".ljust(40_000, b"."), 1).offset == 0
+    shard.rounds(3)
+    ends = {(r.order.last_index(), r.places.entry) for m in shard.members.values() if (r := m.replica)}
+    assert len(ends) == 1
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_what_was_acknowledged_survives_the_death_of_the_leader(power):
+    shard = Shard(2)
+    topic = shard.topic("t")
+    produce(shard, topic, b"one")
+    leader = shard.leader
+    assert leader is not None
+    leader.crash(power=power)
+    assert produce(shard, topic, b"two").offset == 1
+    shard.heal()
+    assert produce(shard, topic, b"three").offset == 2
+
+
+def test_what_was_acknowledged_survives_the_loss_of_power_everywhere():
+    shard = Shard(3)
+    topic = shard.topic("t")
+    for number in range(12):
+        produce(shard, topic, b"%d" % number)
+    for member in shard.members.values():
+        member.crash(power=True)
+    shard.heal()
+    assert produce(shard, topic, b"next").offset == 12
+
+
+def test_a_leader_that_is_cut_off_answers_nothing_and_steps_down():
+    shard = Shard(4)
+    topic = shard.topic("t")
+    produce(shard, topic, b"one")
+    old = shard.leader
+    assert old is not None
+    shard.cut = {pair for n in shard.numbers for pair in ((old.number, n), (n, old.number)) if n != old.number}
+    write = shard.send(old, lambda number: m.Produce(number, topic, 0), one(b"lost"))
+    read = shard.send(old, lambda number: m.ListTopics(number, ["t"]))
+    shard.rounds(60)
+    assert shard.answer(old, write) is shard.answer(old, read) is None
+    assert not old.leads
+    assert old.roles[-1][0] == 0
+    shard.cut.clear()
+    assert produce(shard, topic, b"two").offset == 1
+
+
+def test_a_member_that_does_not_lead_refuses_with_no_leader_and_says_which_one_does():
+    shard = Shard(5)
+    topic = shard.topic("t")
+    leader = shard.leader
+    other = next(member for member in shard.members.values() if member is not leader)
+    request = shard.send(other, lambda number: m.Produce(number, topic, 0), one(b"x"))
+    answer = shard.answer(other, request)
+    assert leader is not None
+    assert (answer.code, answer.retry) == ("no_leader", True)
+    assert f"node {leader.number}" in answer.message
+
+
+def test_a_topic_whose_commits_do_not_wait_for_the_disk_is_refused_with_the_way_out():
+    shard = Shard(6)
+    answer = shard.ask(lambda number: m.CreateTopic(number, "t", 1, {"commit": "written"}))
+    assert answer.code == "invalid_settings"
+    assert "commit=durable" in answer.message
+
+
+def test_files_of_a_deleted_topic_go_once_a_checkpoint_covers_the_deletion():
+    shard = Shard(7, checkpoint_every=10_000)
+    topic, other = shard.topic("t"), shard.topic("other")
+    produce(shard, topic, b"one")
+    assert isinstance(shard.ask(lambda number: m.DeleteTopic(number, topic)), m.Done)
+    path = f"data/topics/{topic.hex()}"
+    assert all(member.files.exists(path) for member in shard.members.values())
+    for member in shard.members.values():
+        member.crash(power=True)
+    shard.heal()
+    produce(shard, other, b"one")
+    for member in shard.members.values():
+        assert member.replica is not None
+        member.replica.checkpoint()
+        assert not member.files.exists(path)
+    for member in shard.members.values():
+        member.crash(power=True)
+    shard.heal()
+    produce(shard, other, b"two")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_lives_keep_every_invariant_and_go_on_at_the_end(seed):
+    MemberLife(seed, steps=250).run()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1000, 1500))
+def test_many_random_lives_keep_every_invariant(seed):
+    MemberLife(seed, steps=500).run()

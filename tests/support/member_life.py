@@ -1,0 +1,216 @@
+"""Random lives of a shard: clients, faults of nodes, disks and network, in an order that a seed chooses.
+
+After each step the invariants hold (`members.Invariants`). At the end everything heals, the shard must go on, and every
+record that was acknowledged is where its answer said, on every member.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from support.engine import records
+from support.members import Member, Shard
+
+FAULTS = ("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete")
+
+
+@dataclass
+class Sent:
+    """A produced batch, and what was answered; `answer` is None while nothing was."""
+
+    member: Member
+    starts: int
+    request: int
+    topic: bytes
+    partition: int
+    value: bytes
+    answer: Any = None
+
+
+@dataclass
+class MemberLife:
+    """One life."""
+
+    seed: int
+    steps: int = 400
+    sent: list[Sent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.shard = Shard(self.seed)
+        self.chance = self.shard.chance
+        self.faults = {fault for fault in FAULTS if self.chance.random() < 0.5}
+        self.topics: list[bytes] = []
+        self.creations: list[tuple[Member, int, int]] = []
+        self.made = 0
+
+    def run(self) -> Shard:
+        shard = self.shard
+        self.topics.append(shard.topic("t0"))
+        for _ in range(self.steps):
+            self.step()
+            self.collect()
+            shard.invariants.check()
+        self.end()
+        return shard
+
+    def step(self) -> None:
+        shard, chance = self.shard, self.chance
+        member = chance.choice(list(shard.members.values()))
+        what = chance.random()
+        if what < 0.35 and shard.network:
+            self.deliver()
+        elif what < 0.55:
+            shard.turn(member, sync=chance.random() < 0.3)
+        elif what < 0.68:
+            shard.now_s += 0.1
+            shard.guard(member, lambda replica: replica.tick())
+            shard.turn(member, sync=False)
+        elif what < 0.78:
+            shard.sync(member, some=chance.random() < 0.7)
+        elif what < 0.9:
+            self.produce()
+        elif what < 0.92:
+            self.topic()
+        else:
+            self.fault(member)
+
+    def deliver(self) -> None:
+        shard, chance = self.shard, self.chance
+        place = 0 if chance.random() < 0.7 else chance.randrange(len(shard.network))
+        if "drop" in self.faults and chance.random() < 0.05:
+            shard.network.pop(place)
+            return
+        shard.deliver(place, keep="duplicate" in self.faults and chance.random() < 0.05)
+
+    def produce(self) -> None:
+        shard, chance = self.shard, self.chance
+        member = shard.leader
+        if member is None or chance.random() < 0.05:
+            member = chance.choice(list(shard.members.values()))
+        topic = chance.choice(self.topics)
+        self.made += 1
+        value = b"%d" % self.made
+        if chance.random() < 0.2:
+            value = value.ljust(20_000, b".")
+        partition = chance.randrange(2)
+        request = shard.send(member, lambda number: m.Produce(number, topic, partition), bytes(encode([value])))
+        self.sent.append(Sent(member, member.starts, request, topic, partition, value))
+
+    def topic(self) -> None:
+        shard = self.shard
+        member = shard.leader
+        if member is not None and len(self.topics) < 4:
+            self.made += 1
+            request = shard.send(member, lambda number: m.CreateTopic(number, f"t{self.made}", 2, {}))
+            self.creations.append((member, member.starts, request))
+
+    def fault(self, member: Member) -> None:
+        shard, chance = self.shard, self.chance
+        if chance.random() < 0.5:
+            if member.replica is None:
+                shard.begin(member)
+            elif shard.cut:
+                shard.cut.clear()
+            return
+        fault = chance.choice(FAULTS)
+        if fault not in self.faults:
+            return
+        shard.count(fault)
+        others = [number for number in shard.numbers if number != member.number]
+        if fault in ("crash", "power"):
+            member.crash(power=fault == "power")
+        elif fault == "all_power":
+            if chance.random() < 0.2:
+                for each in shard.members.values():
+                    each.crash(power=True)
+        elif fault == "cut":
+            shard.cut |= {(member.number, other) for other in others} | {(other, member.number) for other in others}
+        elif fault == "one_way":
+            shard.cut.add((member.number, chance.choice(others)))
+        elif fault == "delete":
+            self.delete()
+        elif fault == "full":
+            member.files.full_at = chance.randint(1, 6)
+
+    def delete(self) -> None:
+        """Delete a topic other than the first. Whatever became of it, it is not looked at any more."""
+        member = self.shard.leader
+        if member is not None and len(self.topics) > 1:
+            topic = self.topics.pop()
+            self.shard.send(member, lambda number: m.DeleteTopic(number, topic))
+
+    def collect(self) -> None:
+        """Take the answers that came."""
+        for creation in list(self.creations):
+            member, starts, request = creation
+            answer = self.shard.answer(member, request) if starts == member.starts else m.Failure(0, "lost", "")
+            if answer is not None:
+                self.creations.remove(creation)
+            if isinstance(answer, m.Topics):
+                self.shard.count("topic created")
+                self.topics.append(answer.topics[0].topic)
+        for each in self.sent[-60:]:
+            if each.answer is None and each.starts == each.member.starts:
+                each.answer = self.shard.answer(each.member, each.request)
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        shard = self.shard
+        for member in shard.members.values():
+            member.files.full_at = 0
+        shard.heal()
+        marker = b"the end"
+        found = shard.ask(lambda number: m.Produce(number, self.topics[0], 0), bytes(encode([marker])))
+        assert isinstance(found, m.Produced), (self.seed, found)
+        last = max(member.replica.order.last_index() for member in shard.members.values() if member.replica)
+        shard.until(lambda: all(m.replica and m.replica.places.entry >= last for m in shard.members.values()))
+        self.collect()
+        self.check()
+
+    def check(self) -> None:
+        for topic in self.topics:
+            for partition in range(2):
+                self._check_partition(topic, partition)
+
+    def _check_partition(self, topic: bytes, partition: int) -> None:
+        values = self.read(topic, partition)
+        ours = [each for each in self.sent if (each.topic, each.partition) == (topic, partition)]
+        known = {each.value for each in ours} | {b"the end"}
+        assert not [value for value in values if value not in known], f"seed {self.seed}: a phantom"
+        assert len(set(values)) == len(values), f"seed {self.seed}: a record twice"
+        for each in ours:
+            if isinstance(each.answer, m.Produced):
+                at = each.answer.offset
+                found = values[at : at + 1]
+                assert found == [each.value], f"seed {self.seed}: {each.value[:9]!r} was acknowledged at {at}"
+            elif each.answer is not None and getattr(each.answer, "code", "") == "no_leader":
+                assert each.value not in values, f"seed {self.seed}: {each.value[:9]!r} was refused, and is there"
+
+    def read(self, topic: bytes, partition: int) -> list[bytes]:
+        values: list[bytes] = []
+        shard, tries = self.shard, 0
+        while True:
+            offset = len(values)
+            member = shard.until(lambda: shard.leader)
+            ask = partial(
+                m.Fetch, topic=topic, partition=partition, offset=offset, term=-1, max_bytes=1 << 20, wait_ms=0
+            )
+            request = shard.send(member, ask)
+            for _ in range(20):
+                shard.rounds()
+                if shard.answer(member, request) is not None:
+                    break
+            answer = shard.answer(member, request)
+            if not isinstance(answer, m.Fetched):
+                tries += 1
+                assert tries < 20, f"seed {self.seed}: no records, {answer}"
+                continue
+            if answer.next_offset == offset:
+                return values
+            payload = next(data for _, message, data in member.port.sent if message is answer)
+            values += records(payload, offset)

@@ -1,0 +1,320 @@
+"""A shard in one process: members over fake disks, a network that drops and reorders, and one source of chance.
+
+    shard = Shard(seed=7)
+    shard.until(lambda: shard.leader)
+    topic = shard.topic("t")
+    shard.produce(topic, b"value")
+
+Idea: each member is the real engine, logs, order and Raft core; disks lose what was not synced at a power cut; the
+network holds messages until it is told to deliver them. `step` does one thing to one member, chosen at random.
+After every step the invariants of replication.md are checked (`Invariants`).
+
+Contract: deterministic by seed. Nothing waits and no clock is read.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from penstock.broker.engine import NodeConfig, Now
+from penstock.broker.raft.messages import ConfState, Message
+from penstock.broker.raft.state import RaftOptions, Role
+from penstock.broker.replica.beginning import begin, ids_of
+from penstock.broker.replica.member_logs import MemberLogs
+from penstock.broker.replica.replica import Replica
+from penstock.broker.replica.replicated import Replicated
+from penstock.broker.replica.start import open_files, start
+from penstock.storage.batch import parse
+from penstock.storage.errors import Error, StorageFull
+from penstock.storage.jobs import InlineJobs
+from penstock.storage.log import LogOptions
+from penstock.storage.promises import Promises
+from penstock.storage.segment_reader import SegmentCache
+from penstock.transport import messages as m
+from support.engine import START_US, MemoryPort
+from support.writeback import WritebackFiles
+
+DATA = "data"
+OPTIONS = LogOptions(segment_bytes=64 << 10, allocate_bytes=4 << 10)
+ELECTION_TICKS = 10
+OUT, IN = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Message)
+
+
+class MemberStore(MemberLogs):
+    """The logs of one member in memory."""
+
+    def __init__(self, files: WritebackFiles, promises: Promises, order: Replicated) -> None:
+        super().__init__(
+            DATA, files, promises=promises, cache=SegmentCache(files), jobs=InlineJobs(files),
+            max_batch_bytes=1 << 20, order=order,
+        )  # fmt: skip
+
+
+class Member:
+    """One node: its disk, and its replica while it runs."""
+
+    def __init__(self, shard: Shard, number: int) -> None:
+        self.shard = shard
+        self.number = number
+        self.files = WritebackFiles()
+        self.replica: Replica | None = None
+        self.port = MemoryPort()
+        self.roles: list[tuple[int, int]] = []
+        self.lag_s = shard.chance.uniform(-2.0, 2.0)  # of its wall clock
+        self.starts = 0
+        self.files.mkdir(f"{DATA}/topics")
+        begin(self.files, DATA, shard.ids, ConfState(tuple(shard.numbers)), options=OPTIONS)
+        Promises(f"{DATA}/promises", self.files).close()
+        self.files.sync_all()
+
+    @property
+    def now(self) -> Now:
+        return Now(START_US + int((self.shard.now_s + self.lag_s) * 1e6), 1000.0 + self.shard.now_s)
+
+    def start(self) -> None:
+        """Open the files, as a process that was started."""
+        self.starts += 1
+        promises = Promises(f"{DATA}/promises", self.files)
+        opened = open_files(self.files, DATA, self.shard.ids, OPTIONS)
+        self.port = MemoryPort()
+        chance = random.Random(f"{self.shard.seed} {self.number} {self.starts}")
+        options = RaftOptions(
+            node=self.number, draw_timeout=lambda: chance.randint(ELECTION_TICKS, 2 * ELECTION_TICKS),
+            election_ticks=ELECTION_TICKS, asynchronous=True, max_append_bytes=64 << 10, max_inflight=8,
+        )  # fmt: skip
+        config = NodeConfig(snapshot_batches=20, members=len(self.shard.numbers))
+        self.replica = start(
+            opened, lambda order: MemberStore(self.files, promises, order), self.port, promises=promises,
+            randomness=chance.randbytes, config=config, options=options, now=self.now,
+            send=self._send, on_role=lambda leader, term: self.roles.append((leader, term)),
+            checkpoint_every=self.shard.checkpoint_every,
+        )  # fmt: skip
+
+    def _send(self, message: Message, bodies: list[bytes]) -> None:
+        message.sender = message.sender or self.number
+        self.shard.sent(message, bodies)
+
+    def crash(self, *, power: bool) -> None:
+        """The process ends, or the machine loses what was not synced."""
+        if self.replica is not None:
+            self.replica = None
+            self.port = MemoryPort()
+        if power:
+            self.files = self.files.power_cut()
+
+    @property
+    def leads(self) -> bool:
+        """Whether it takes requests."""
+        return self.replica is not None and self.replica.node.leads
+
+
+class Shard:
+    """Members and the network between them."""
+
+    def __init__(self, seed: int, *, size: int = 3, checkpoint_every: int = 8) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.numbers = list(range(1, size + 1))
+        self.ids = ids_of("simulated", self.numbers)
+        self.checkpoint_every = checkpoint_every
+        self.now_s = 0.0
+        self.network: list[tuple[Message, dict[tuple[bytes, int, int], bytes]]] = []
+        self.cut: set[tuple[int, int]] = set()  # from and to: nothing gets through
+        self.members = {number: Member(self, number) for number in self.numbers}
+        self.invariants = Invariants(self)
+        self.request = 0
+        self.counts: dict[str, int] = {}
+        for member in self.members.values():
+            member.start()
+
+    def count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    # -- the network ----------------------------------------------------------------------------------
+
+    def sent(self, message: Message, bodies: list[bytes]) -> None:
+        found = {}
+        for body in bodies:
+            if body:
+                batch = parse(body)
+                found[batch.log_id, batch.seq, batch.header_checksum] = body
+        self.network.append((msgpack_copy(message), found))
+
+    def deliver(self, place: int, *, keep: bool = False) -> None:
+        """Hand one message to its receiver, or drop it where the network is cut."""
+        message, bodies = self.network[place] if keep else self.network.pop(place)
+        member = self.members[message.to]
+        if (message.sender, message.to) in self.cut or member.replica is None:
+            return
+        self.guard(member, lambda replica: replica.step(msgpack_copy(message), bodies))
+
+    def guard(self, member: Member, what: Callable[[Replica], None]) -> None:
+        """Do something to a member; errors of its disk close it, and it is opened anew later."""
+        if member.replica is not None:
+            try:
+                what(member.replica)
+            except Error:
+                self.count("closed by an error")
+                member.replica = None
+
+    def begin(self, member: Member) -> None:
+        """Start a member; a disk that fails meanwhile leaves it down."""
+        try:
+            member.start()
+        except StorageFull:
+            self.count("full at opening")
+            member.crash(power=False)
+
+    # -- driving --------------------------------------------------------------------------------------
+
+    def turn(self, member: Member, *, sync: bool = True) -> None:
+        """One turn of a member, and a round of syncing."""
+        self.guard(member, lambda replica: replica.turn(member.now))
+        if sync:
+            self.sync(member)
+
+    def sync(self, member: Member, *, some: bool = False) -> None:
+        """Sync what entries wait for: all of it, or one log."""
+
+        def work(replica: Replica) -> None:
+            logs = [replica.order.log, *replica.node.logs]
+            for log in [self.chance.choice(logs)] if some else logs:
+                log.sync()
+            replica.synced(member.now)
+
+        self.guard(member, work)
+
+    def rounds(self, count: int = 1, *, tick: bool = True) -> None:
+        """Quiet rounds: all members tick, take turns and sync, all messages arrive in order."""
+        for _ in range(count):
+            self.now_s += 0.1
+            for member in self.members.values():
+                if tick:
+                    self.guard(member, lambda replica: replica.tick())
+                self.turn(member)
+            while self.network:
+                self.deliver(0)
+                for member in self.members.values():
+                    self.turn(member)
+            self.invariants.check()
+
+    def until(self, found: Callable[[], Any], rounds: int = 120) -> Any:
+        """Quiet rounds until something is so."""
+        for _ in range(rounds):
+            if result := found():
+                return result
+            self.rounds()
+        raise AssertionError(f"seed {self.seed}: not after {rounds} rounds; roles {self.describe()}")
+
+    def describe(self) -> list[Any]:
+        return [
+            (
+                member.number,
+                None
+                if (r := member.replica) is None
+                else (r.core.role.name, r.core.term, r.order.last_index(), r.places.entry),
+            )
+            for member in self.members.values()
+        ]
+
+    @property
+    def leader(self) -> Member | None:
+        """The member with an office and the highest term."""
+        leading = [member for member in self.members.values() if member.leads]
+        return max(leading, key=lambda member: member.replica.core.term, default=None)  # pyright: ignore
+
+    def heal(self) -> None:
+        """No cuts, everyone runs."""
+        self.cut.clear()
+        for member in self.members.values():
+            if member.replica is None:
+                self.begin(member)
+
+    # -- clients --------------------------------------------------------------------------------------
+
+    def send(self, member: Member, make: Callable[[int], Any], payload: bytes = b"") -> int:
+        self.request += 1
+        request = self.request
+        self.guard(member, lambda replica: replica.receive("client", make(request), payload, member.now))
+        return request
+
+    def answer(self, member: Member, request: int) -> Any:
+        found = [message for _, message, _ in member.port.sent if getattr(message, "request", 0) == request]
+        return found[0] if found else None
+
+    def ask(self, make: Callable[[int], Any], payload: bytes = b"") -> Any:
+        """Ask the leader, in quiet rounds, until there is an answer that is no `no_leader`."""
+        for _ in range(20):
+            member = self.until(lambda: self.leader)
+            request = self.send(member, make, payload)
+            for _ in range(10):
+                self.rounds()
+                answer = self.answer(member, request)
+                if answer is not None:
+                    break
+            if answer is not None and not (isinstance(answer, m.Failure) and answer.code == "no_leader"):
+                return answer
+        raise AssertionError(f"seed {self.seed}: no answer")
+
+    def topic(self, name: str, partitions: int = 2) -> bytes:
+        return self.ask(lambda request: m.CreateTopic(request, name, partitions, {})).topics[0].topic
+
+
+def _standing(replica: Replica) -> tuple[str, int, int, int]:
+    return replica.core.role.name, replica.core.term, replica.order.last_index(), replica.places.entry
+
+
+def msgpack_copy(message: Message) -> Message:
+    """The message as the other side gets it."""
+    return IN.decode(OUT.encode(message))
+
+
+class Invariants:
+    """What holds after every step: see `check`."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self.leaders: dict[int, int] = {}
+        self.committed: dict[int, tuple[int, int]] = {}  # entry: term and checksum
+        self.states: dict[tuple[bytes, int], bytes] = {}  # log and seq: what it adds up to
+
+    def check(self) -> None:
+        for member in self._shard.members.values():
+            replica = member.replica
+            if replica is not None:
+                self._one_leader(member, replica)
+                self._committed(member, replica)
+                self._states(member, replica)
+
+    def _one_leader(self, member: Member, replica: Replica) -> None:
+        if replica.core.role is Role.LEADER:
+            known = self.leaders.setdefault(replica.core.term, member.number)
+            assert known == member.number, f"term {replica.core.term} has leaders {known} and {member.number}"
+            missing = [entry for entry in self.committed if entry > replica.order.last_index()]
+            assert not missing, f"leader {member.number} lacks committed entries {missing}"
+
+    def _committed(self, member: Member, replica: Replica) -> None:
+        """What is applied is the same everywhere, and the logs hold what it names."""
+        for index in range(max(1, replica.places.entry - 20), replica.places.entry + 1):
+            term = replica.order.term(index)
+            found = (term or 0, replica.order.checksum(index))
+            known = self.committed.setdefault(index, found)
+            assert known == found, f"member {member.number} applied another entry {index}: {found}, not {known}"
+        for log in replica.node.logs:
+            seq, checksum = replica.places.end.get(log.log_id, (0, 0))
+            assert log.written == seq, f"{log.path} of member {member.number} ends at {log.written}, the order at {seq}"
+            assert not seq or log.checksum == checksum
+
+    def _states(self, member: Member, replica: Replica) -> None:
+        """States after the same batches are equal."""
+        for log in replica.node.logs:
+            history = replica.node.history_of(log.log_id)
+            assert history is not None
+            state = history.committed
+            assert state.seq <= replica.places.applied.get(log.log_id, (0, 0))[0]
+            body = state.encode()
+            known = self.states.setdefault((log.log_id, state.seq), body)
+            assert known == body, f"{log.path} of member {member.number} adds up to something else at {state.seq}"
