@@ -3,7 +3,7 @@
 Idea: scrypt makes guessing a password dear, and so it makes every check dear. Checks run in a thread, one at a time,
 and a password that was right is remembered by a keyed hash, so that a user's other connections and requests are
 answered at once. A wrong one costs the full check each time. Sources take turns (rotation.py), so that one that guesses
-passwords does not keep others from logging in.
+passwords does not keep others from logging in, and one that was wrong too often is not checked (guessing.py).
 
 Tokens (tokens.py) are random, so they are checked by a plain hash.
 
@@ -23,12 +23,13 @@ import time
 from typing import Any
 
 from ..broker.access_watch import LOOK_S, WatchedAccess
-from ..broker.errors import InvalidUsers
+from ..broker.errors import InvalidUsers, Overloaded
 from ..broker.passwords import as_bytes, decoy
 from ..broker.quotas import Meter, Meters
 from ..broker.refusals import PERIOD_S, Refusals
 from ..broker.rights import EVERYTHING, Principal
 from ..broker.tokens import digest_of
+from .guessing import Guesses
 from .rotation import Rotation
 
 log = logging.getLogger("penstock.gateway")
@@ -46,6 +47,7 @@ class Users:
         self._secret = secrets.token_bytes(32)
         self._right: dict[str, bytes] = {}  # by name, a keyed hash of a password that was right
         self._rotation = Rotation()
+        self._guesses = Guesses()
         self.meters = Meters[Any]()
         """What each user has taken of this gateway."""
         self.refusals = Refusals("refused {} clients", log.warning)
@@ -111,28 +113,46 @@ class Users:
     async def verify(self, name: str, password: str, source: str = "", wrong: int = 0) -> Principal | None:
         """The principal of a name and password; None when they are wrong.
 
-        Sources take turns; callers of one source wait for those that were wrong less often.
+        Sources take turns; callers of one source wait for those that were wrong less often. Raises Overloaded where a
+        source was wrong too often.
         """
         self._refresh()
         if self._was_right(name, password):
             return self._principal(name)
+        self._check_guesses(source)
         await self._rotation.enter(source, wrong)
         if self._was_right(name, password):  # another connection of the user was checked meanwhile
             self._rotation.leave()
             return self._principal(name)
+        try:
+            self._check_guesses(source)  # others of this source were wrong meanwhile
+        except Overloaded:
+            self._rotation.leave()
+            raise
         known = self._passwords.get(name)
         matching = asyncio.get_running_loop().run_in_executor(None, (known or decoy()).matches, password)
 
         def finished(_: object) -> None:  # also when the caller was cancelled: the thread went on
-            self._rotation.leave()
-            if known is not None and self._passwords.get(name) == known and matching.result():
-                self._right[name] = self._keyed(password)
+            try:
+                if known is None or not matching.result():
+                    self._guesses.wrong(source, time.monotonic())  # before the next caller of this source has its turn
+                elif self._passwords.get(name) == known:
+                    self._right[name] = self._keyed(password)
+            finally:
+                self._rotation.leave()
 
         matching.add_done_callback(finished)
         if await asyncio.shield(matching) and known is not None:
             return self._principal(name)
         self._refused(f"user {name!r} with a wrong password" if known else f"{name!r}, who is no user", source)
         return None
+
+    def _check_guesses(self, source: str) -> None:
+        try:
+            self._guesses.check(source, time.monotonic())
+        except Overloaded as error:
+            self._refused(f"no password was checked: {error.message}", source)
+            raise
 
     def _was_right(self, name: str, password: str) -> bool:
         return hmac.compare_digest(self._right.get(name, b""), self._keyed(password))

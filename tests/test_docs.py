@@ -23,6 +23,7 @@ from support.sources import ROOT, walk_files
 
 PAGES = list(walk_files(".md"))
 README = ROOT / "README.md"
+FILE = re.compile(r"# (\w+\.py)\n")
 SAID = {
     "direct.md": "unix://",
     "channel.md": "b'UA 1545' 1",
@@ -33,6 +34,8 @@ SAID = {
     "README.md": "UA 1545",
     "seeing.md": "b'2 teas'",
     "spool.md": "0 [b'UA 1545', b'AA 1141']",
+    "moving.md": "",
+    "dataframes.md": "[('ann', 7), ('bob', 5)]",
     "queues.md": "mails-0-2 no address dead-lettered since",
     "encryption.md": "b'3' b'Ann'",
     "log.md": "0 3 [b'UA 1545', b'AA 1141', b'B6 725']",
@@ -89,13 +92,13 @@ def tasks() -> str:
 
 
 def examples() -> list[tuple[str, str]]:
-    """Those that run alone, with the names of their pages."""
+    """Those that run alone, with the names of their pages. Others are files, which begin with their names."""
     pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
-    return [(page.name, example) for page in pages for example in blocks(page, "python") if example != tasks()]
+    return [(page.name, each) for page in pages for each in blocks(page, "python") if not FILE.match(each)]
 
 
 def test_each_page_with_an_example_says_what_it_prints():
-    assert sorted(name for name, _ in examples()) == sorted(SAID)
+    assert {name for name, _ in examples()} == set(SAID)
 
 
 @pytest.mark.parametrize(("page", "example"), examples())
@@ -257,3 +260,19 @@ def test_a_file_that_does_not_exist_is_noticed():
         "storage/nope.py",
         "broker/gone.py",
     ]
+
+
+FIGURE = re.compile(r"\d[\d.,]* (?:M|k|us)\b")
+
+
+def figures(text: str) -> set[str]:
+    """Figures in tables, as they are written there."""
+    return {found for line in text.splitlines() if line.startswith("|") for found in FIGURE.findall(line)}
+
+
+def test_the_comparison_has_figures_of_the_results_alone():
+    results = (ROOT / "perf/RESULTS.md").read_text()
+    bare = {f"{number} us" for number in re.findall(r"\| (\d[\d.,]*) (?=\|)", results)}  # tables of times have no units
+    page = figures((ROOT / "docs/comparison.md").read_text())
+    assert len(page) > 20
+    assert page - figures(results) - bare == {"80 k"}  # two runs, as in the README

@@ -143,7 +143,7 @@ ORDER = {
         *("changes", "election", "core", "ready", "node", ""),
     ],
     "penstock.gateway": [
-        *("errors", "libraries", "rotation", "users", "turns", "holding", "config", "tls", "lingering"),
+        *("errors", "libraries", "rotation", "guessing", "users", "turns", "holding", "config", "tls", "lingering"),
         *("connections", "listening", "append_times", "appending", "asking"),
         *("link", "sending", "reading", "consumers", "leases", "task_leases"),
         *("resp", "http", "console", "process", "__main__", ""),

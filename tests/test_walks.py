@@ -1,0 +1,84 @@
+"""Pages that a reader follows from top to bottom: their files are saved, their commands typed, in their order.
+
+A block of `python` whose first line names a file is saved as it; a block of `sh` that begins with `penstock serve` runs
+until the end, and the others are typed one after the other. It gets a free port in place of the page's.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.sources import ROOT
+from test_docs import FILE, environment, run, short_directory  # noqa: F401
+
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PORT = "8080"
+NOT_TYPED = ("python3 -m venv", "pip install")
+"""How blocks begin that set up what the tests have."""
+
+SAID = {
+    "tutorial.md": (
+        "mocha is record", "4 read, 3 to go", "3 read, 0 to go", "one espresso", "we are out of decaf", "cortado",
+        "TaskFailed",
+    ),
+    "frameworks.md": ("1 passed",),
+}  # fmt: skip
+"""By the commands of each page, among other things."""
+
+
+def walked(page: str) -> tuple[dict[str, str], list[str], list[str]]:
+    """The files of a page, what serves, and what is typed."""
+    files: dict[str, str] = {}
+    serves, typed = [], []
+    for language, text in BLOCK.findall((ROOT / "docs" / page).read_text()):
+        if language == "python":
+            name = FILE.match(text)
+            assert name, f"{page} has an example that is no file"
+            files[name[1]] = text
+        elif text.startswith("penstock serve"):
+            serves.append(text)
+        elif not text.startswith(NOT_TYPED):
+            typed.append(text)
+    return files, serves, typed
+
+
+@contextmanager
+def serving(commands: list[str], directory: str) -> Iterator[str]:
+    """With the broker of a page, if it has one: the port of its HTTP door."""
+    if not commands:
+        yield PORT
+        return
+    (command,) = commands
+    with subprocess.Popen(
+        ["bash", "-c", f"exec {command.replace(PORT, '0')}"],
+        cwd=directory,
+        env=environment(directory),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as broker:
+        try:
+            assert broker.stdout is not None
+            doors = (line for line in broker.stdout if line.startswith("HTTP"))
+            yield next(doors).strip().rpartition(":")[2]
+        finally:
+            broker.terminate()
+        assert broker.wait(60) == 0
+
+
+@pytest.mark.parametrize("page", SAID)
+def test_a_page_can_be_followed_from_top_to_bottom(page: str, short_directory: str):  # noqa: F811
+    files, serves, typed = walked(page)
+    for name, text in files.items():
+        (Path(short_directory) / name).write_text(text)
+    with serving(serves, short_directory) as port:
+        commands = "\n".join(typed).replace(PORT, port)
+        done = run(["bash", "-euo", "pipefail", "-c", commands], short_directory, timeout=120)
+    assert done.returncode == 0, done.stdout
+    assert [said for said in SAID[page] if said not in done.stdout] == [], done.stdout
+    assert page != "frameworks.md" or done.stdout.count("1 passed") == 2
