@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 
+from .access_file import Key
 from .access_watch import LOOK_S, WatchedAccess
 from .diagnostics import say
 from .rights import EVERYTHING, Principal
@@ -49,10 +50,10 @@ class BrokerAccess:
         self._use()
         return True
 
-    def _valid_keys(self) -> dict[str, str]:
-        """The users of keys that have not expired, by public key."""
+    def _valid_keys(self) -> dict[str, Key]:
+        """Keys that have not expired, by their public halves."""
         now = time.time()
-        return {key.public: key.user for key in self._file.keys if key.valid(now)}
+        return {key.public: key for key in self._file.keys if key.valid(now)}
 
     def of_peer(self, speaker: str) -> Principal:
         """The principal of a peer, as its socket calls it."""
@@ -79,5 +80,5 @@ class BrokerAccess:
                 return self._file.principal(user, speaker)
             owns = int(number) in (os.geteuid(), 0)
             return Principal(speaker, EVERYTHING if owns else ())
-        user = self._keys.get(number)
-        return Principal(speaker) if user is None else self._file.principal(user, speaker)
+        key = self._keys.get(number)
+        return Principal(speaker) if key is None else self._file.principal(key.user, speaker, key.id)

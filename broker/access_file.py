@@ -5,12 +5,14 @@ One line each, after the name of a user: of passwords, tokens, ids of the system
     ann:scrypt:N:R:P:SALT:HASH
     ann:token:ID:EXPIRES:HASH
     ann:key:ID:EXPIRES:PUBLIC
+    ann:scope:ID:read:topic:orders-*
     ann:uid:1000
     ann:allow:read,write:topic:orders-*
     *:deny:read:topic:secret
     ann:quota:bytes=1000000,requests=500,connections=10,in-flight=100
 
-A grant of `*` concerns all users; a quota of `*` is of each user without one of its own.
+A token or key with scopes may do what its user may and one of them covers. A grant of `*` concerns all users; a quota
+of `*` is of each user without one of its own.
 EXPIRES is in seconds since 1970; 0 stands for never.
 
 Contract: the file is readable by its owner alone, and replaced as a whole; two programs that change it take turns. What
@@ -25,7 +27,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,6 +48,7 @@ Stamp = tuple[int, int, int]
 
 _UID = re.compile(r"uid:(\d{1,10})")
 _KEY = re.compile(r"key:([0-9a-f]{8}):(\d{1,12}):([0-9a-f]{64})")
+_SCOPE = re.compile(r"scope:([0-9a-f]{8}):([a-z,]+):(.+)")
 _GRANT = re.compile(r"(allow|deny):([a-z,]+):(.+)")
 
 
@@ -66,6 +69,7 @@ class Access:
         self.uids: dict[int, str] = {}
         self.grants: list[tuple[str, Grant]] = []
         self.quotas: dict[str, Quota] = {}
+        self.scopes: dict[str, list[Grant]] = {}  # by the id of a token or key
 
     @property
     def names(self) -> list[str]:
@@ -73,12 +77,16 @@ class Access:
         named = (each.user for each in (*self.tokens, *self.keys))
         return sorted({*self.passwords, *self.uids.values(), *named})
 
-    def principal(self, name: str, proof: str = "") -> Principal:
-        """A user with its quota and all grants that concern it, none if it is not there. For `proof` see Principal."""
+    def principal(self, name: str, proof: str = "", credential: str = "") -> Principal:
+        """A user with its quota and all grants that concern it, none if it is not there. For `proof` see Principal.
+
+        `credential` is the id of the token or key that it authenticated with, which may have scopes.
+        """
         if name not in self.names:
             return Principal(name, (), proof)
         grants = [grant for user, grant in self.grants if user in (name, ALL)]
-        return Principal(name, grants, proof, self.quotas.get(name, self.quotas.get(ALL)))
+        quota = self.quotas.get(name, self.quotas.get(ALL))
+        return Principal(name, grants, proof, quota, self.scopes.get(credential, ()))
 
     def take(self, line: str) -> str:
         """Take one line. Returns what is wrong with it, or ""."""
@@ -93,6 +101,11 @@ class Access:
             return _NONE
         if token := token_lines.parsed(line):
             self.tokens.append(token)
+        elif found := _SCOPE.fullmatch(rest):
+            grant = _grant(f"allow:{found[2]}:{found[3]}")
+            if grant is None:
+                return _NONE
+            self.scopes.setdefault(found[1], []).append(grant)
         elif found := _UID.fullmatch(rest):
             if self.uids.setdefault(int(found[1]), name) != name:
                 return f"user id {found[1]} is there twice"
@@ -205,33 +218,55 @@ def delete_user(path: str, name: str) -> None:
         raise InvalidUsers(f"{path} has no user {name}")
 
 
-def add_token(path: str, name: str, expires: int = 0) -> tuple[str, Token]:
-    """Add a token of a user, who may have no password. Returns the secret, and what is kept of it."""
+def add_token(path: str, name: str, expires: int = 0, scope: Sequence[Grant] = ()) -> tuple[str, Token]:
+    """Add a token of a user, who may have no password. Returns the secret, and what is kept of it.
+
+    `scope`: what it is for, of all that the user may do; nothing stands for everything.
+    """
     _check_name(name)
     secret, token = token_lines.fresh(name, expires)
-    _change(path, lambda old: False, token.as_line())
+    _change(path, lambda old: False, token.as_line(), *_scope_lines(token, scope))
     return secret, token
+
+
+def _scope_lines(credential: Credential, scope: Sequence[Grant]) -> Iterator[str]:
+    for grant in scope:
+        _check_grant(grant)
+        yield f"{credential.user}:scope:{credential.id}:{','.join(in_order(grant.operations))}:{grant.pattern}"
+
+
+def _is_scope(line: str, id_: str) -> bool:
+    found = _SCOPE.fullmatch(line.partition(":")[2])
+    return found is not None and found[1] == id_
 
 
 def delete_token(path: str, id_: str) -> None:
     """Delete a token by its id."""
-    if not _change(path, lambda old: bool((token := token_lines.parsed(old)) and token.id == id_)):
+
+    def goes(old: str) -> bool:
+        return bool((token := token_lines.parsed(old)) and token.id == id_) or _is_scope(old, id_)
+
+    if not _change(path, goes):
         raise InvalidUsers(f"{path} has no token {id_}")
 
 
-def add_key(path: str, name: str, public: str, expires: int = 0) -> Key:
-    """Let a program with this public CURVE key be a user. `public`: 64 digits in hex."""
+def add_key(path: str, name: str, public: str, expires: int = 0, scope: Sequence[Grant] = ()) -> Key:
+    """Let a program with this public CURVE key be a user. `public`: 64 digits in hex. `scope`: see add_token."""
     _check_name(name)
     key = Key(name, secrets.token_hex(4), expires, public)
     if _KEY.fullmatch(f"key:{key.id}:{expires}:{public}") is None:
         raise InvalidUsers(f"{public!r} is no public key: 64 digits in hex")
-    _change(path, lambda old: False, f"{name}:key:{key.id}:{expires}:{public}")
+    _change(path, lambda old: False, f"{name}:key:{key.id}:{expires}:{public}", *_scope_lines(key, scope))
     return key
 
 
 def delete_key(path: str, id_: str) -> None:
     """Delete a key by its id."""
-    if not _change(path, lambda old: f":key:{id_}:" in old and _KEY.fullmatch(old.partition(":")[2]) is not None):
+
+    def goes(old: str) -> bool:
+        return bool((found := _KEY.fullmatch(old.partition(":")[2])) and found[1] == id_) or _is_scope(old, id_)
+
+    if not _change(path, goes):
         raise InvalidUsers(f"{path} has no key {id_}")
 
 
@@ -251,6 +286,12 @@ def add_grant(path: str, name: str, grant: Grant) -> bool:
     """Allow or deny something. Returns whether it is new."""
     if name != ALL:
         _check_name(name)
+    _check_grant(grant)
+    line = as_line(name, grant)
+    return not _change(path, line.__eq__, line)
+
+
+def _check_grant(grant: Grant) -> None:
     if not grant.operations or not grant.operations <= set(OPERATIONS):
         raise InvalidUsers(f"operations are some of {', '.join(OPERATIONS)}")
     if not is_pattern(grant.pattern):
@@ -258,8 +299,6 @@ def add_grant(path: str, name: str, grant: Grant) -> bool:
             f"{grant.pattern!r} is no resource: topic:T, group:T/G, producer:T/P, schedule:T/S, transaction:X or node; "
             "a * at the end stands for all that begin alike"
         )
-    line = as_line(name, grant)
-    return not _change(path, line.__eq__, line)
 
 
 def delete_grant(path: str, name: str, grant: Grant) -> None:

@@ -66,17 +66,20 @@ class Grant(Struct, frozen=True):
 class Principal:
     """A peer by the name it authenticated under, with all grants that concern it. Of one name are equal.
 
-    `proof` is what it proved that it has or is, "key:HEX" or "uid:1000": a user may have several keys.
+    `proof` is what it proved that it has or is, "key:HEX", "token:ID" or "uid:1000": a user may have several keys.
+    `scope` is what this proof is for, if it is not for all that the user may do.
     """
 
-    __slots__ = ("decided", "grants", "name", "passed", "proof", "quota")
+    __slots__ = ("decided", "grants", "name", "passed", "proof", "quota", "scope")
 
     def __init__(
-        self, name: str, grants: Iterable[Grant] = (), proof: str = "", quota: Quota | None = None
+        self, name: str, grants: Iterable[Grant] = (), proof: str = "", quota: Quota | None = None,
+        scope: Iterable[Grant] = (),
     ) -> None:  # fmt: skip
         self.name = name
         self.proof = proof or name
         self.quota = quota
+        self.scope = tuple(scope)
         self.grants = tuple(grants)
         self.decided: dict[tuple[str, str], bool] = {}
         self.passed: set[Hashable] = set()  # requests that were allowed, as their guard calls them
@@ -119,8 +122,15 @@ def _decide(principal: Principal, operation: Operation, resource: str) -> bool:
         allowed = any(_decide(principal, other, resource) for other in OPERATIONS if other != "see")
     if len(principal.decided) >= DECIDED_MOST:
         principal.decided.clear()
-    principal.decided[operation, resource] = answer = allowed and not denied
+    answer = allowed and not denied and _in_scope(principal.scope, operation, resource)
+    principal.decided[operation, resource] = answer
     return answer
+
+
+def _in_scope(scope: tuple[Grant, ...], operation: str, resource: str) -> bool:
+    """Whether a proof is for this. To see is in its scope with any other operation."""
+    operations = OPERATIONS if operation == "see" else (operation,)
+    return not scope or any(grant.covers(each, resource) for grant in scope for each in operations)
 
 
 def is_pattern(text: str) -> bool:

@@ -34,6 +34,9 @@ from .rotation import Rotation
 
 log = logging.getLogger("penstock.gateway")
 
+TOKEN = "token:"
+"""What the proof of a principal begins with that showed a token."""
+
 
 class Users:
     """See the module."""
@@ -67,7 +70,7 @@ class Users:
         self._refresh()
         token = self._tokens.get(digest_of(secret))
         if token is not None and token.valid(time.time()):
-            return self._principal(token.user)
+            return self._principal(token.user, token.id)
         self._refused("a wrong token" if token is None else f"token {token.id} of {token.user} has expired", source)
         return None
 
@@ -83,25 +86,32 @@ class Users:
         self.refusals.show(time.monotonic())
 
     def current(self, principal: Principal) -> Principal:
-        """A principal that has authenticated, with its grants of now. A deleted user has none, if they are enforced."""
+        """A principal that has authenticated, with its grants of now.
+
+        A deleted user, or one whose token is gone, has none, if they are enforced.
+        """
         if not self._enforced:
             return principal
         if time.monotonic() >= self._looked_s + LOOK_S:
             self._refresh()
-        return self._principal(principal.name)
+        return self._principal(principal.name, principal.proof.partition(TOKEN)[2])
 
     def meter(self, principal: Principal) -> Meter[Any] | None:
         """What a user has taken; None without a quota."""
         quota = self.current(principal).quota if self.has_quotas else None
         return None if quota is None else self.meters.of(principal.name, quota)
 
-    def _principal(self, name: str) -> Principal:
-        found = self._principals.get(name)
+    def _principal(self, name: str, token: str = "") -> Principal:
+        """A user, who authenticated with a token of this id or with a password."""
+        proof = f"{TOKEN}{token}" if token else name
+        found = self._principals.get(proof)
         if found is None:
-            found = self._access.principal(name)
+            found = self._access.principal(name, proof, token)
             if not self._enforced:
-                found = Principal(name, EVERYTHING, quota=found.quota)
-            self._principals[name] = found
+                found = Principal(name, EVERYTHING, proof, found.quota, found.scope)
+            elif token and not any(each.id == token for each in self._tokens.values()):
+                found = Principal(name, (), proof)
+            self._principals[proof] = found
         return found
 
     def _use(self) -> None:

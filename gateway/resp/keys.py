@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from contextlib import suppress
 from typing import Any
 
+from ...broker.errors import UnknownTopic
 from ..link import TopicPlace
 from .command import Command, RespSession, may, sees
 from .names import key_of_topic, numbered, topic_of_key
@@ -42,8 +44,9 @@ async def delete(session: RespSession, arguments: list[bytes]) -> Any:
         topic = await link.topic(name)
         if topic is not None:
             link.forget(topic.topic)
-            await link.client.delete_topic(name)
-            deleted += 1
+            with suppress(UnknownTopic):  # another client deleted it meanwhile
+                await link.client.delete_topic(name)
+                deleted += 1
         elif numbered(key) is not None and isinstance(await find(session, key, "manage"), TopicPlace):
             raise CommandRefused("a partition cannot be deleted alone: name its topic")
     return deleted

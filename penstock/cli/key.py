@@ -11,10 +11,12 @@ import time
 import click
 
 from ..broker import access_file
+from ..broker.rights import Grant
 from ..transport.keys import Key
 from .consent import ask, asks_first
 from .options import DURATION, with_output
 from .output import Output
+from .scopes import ONLY, text_of
 from .user import when
 
 _ACCESS = click.argument("access", type=click.Path(dir_okay=False))
@@ -54,11 +56,14 @@ def show(file: str, output: Output) -> None:
 @click.argument("name")
 @click.argument("public")
 @click.option("--expires", type=DURATION, metavar="TIME", help="How long it is valid, as in 30d. Default: for ever.")
+@ONLY
 @with_output
-def add(access: str, name: str, public: str, expires: float | None, output: Output) -> None:
+def add(
+    access: str, name: str, public: str, expires: float | None, scope: tuple[Grant, ...], output: Output
+) -> None:  # fmt: skip
     """Let programs with the key whose public half is PUBLIC be user NAME. A user may have several."""
     until = 0 if expires is None else int(time.time() + expires)
-    key = access_file.add_key(access, name, public, until)
+    key = access_file.add_key(access, name, public, until, scope)
     sentence = f"key {key.id} is user {name}'s"
     output.say("added", sentence, id=key.id, user=name, public=public, expires=when(until), file=access)
 
@@ -67,14 +72,19 @@ def add(access: str, name: str, public: str, expires: float | None, output: Outp
 @_ACCESS
 @with_output
 def list_(access: str, output: Output) -> None:
-    """List the keys of ACCESS: their ids, users, public halves, and when they expire."""
-    found = sorted(access_file.read(access).keys)
+    """List the keys of ACCESS: their ids, users, public halves, when they expire, and what they are for."""
+    content = access_file.read(access)
+    found = [(each, when(each.expires), text_of(content.scopes.get(each.id, []))) for each in sorted(content.keys)]
     if output.as_json:
-        for each in found:
-            output.json({"id": each.id, "user": each.user, "public": each.public, "expires": when(each.expires)})
+        for each, until, only in found:
+            output.json({"id": each.id, "user": each.user, "public": each.public, "expires": until, "only": only})
         return
-    rows = [[each.id, each.user, each.public, when(each.expires) or "never"] for each in found]
-    output.table(["id", "user", "public", "expires"], rows, empty="no keys yet: penstock key add ACCESS NAME PUBLIC")
+    rows = [
+        [each.id, each.user, each.public, until or "never", ", ".join(only) or "all"] for each, until, only in found
+    ]
+    output.table(
+        ["id", "user", "public", "expires", "only"], rows, empty="no keys yet: penstock key add ACCESS NAME PUBLIC"
+    )
 
 
 @command.command

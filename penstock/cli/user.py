@@ -14,9 +14,11 @@ from datetime import UTC, datetime
 import click
 
 from ..broker import access_file
+from ..broker.rights import Grant
 from .consent import ask, asks_first
 from .options import DURATION, with_output
 from .output import Output
+from .scopes import ONLY, text_of
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False))
 
@@ -75,14 +77,15 @@ def delete(file: str, name: str, asks: bool, output: Output) -> None:
 @click.option(
     "--expires", type=DURATION, metavar="TIME", help="How long it is valid, e.g. 30d. Default: until revoked."
 )
+@ONLY
 @with_output
-def token_(file: str, name: str, expires: float | None, output: Output) -> None:
+def token_(file: str, name: str, expires: float | None, scope: tuple[Grant, ...], output: Output) -> None:
     """Make a token of user NAME, which HTTP clients send as Bearer, and show it this once.
 
     The file is made for you alone; a running gateway notices. The user needs no password.
     """
     until = 0 if expires is None else int(time.time() + expires)
-    secret, token = access_file.add_token(file, name, until)
+    secret, token = access_file.add_token(file, name, until, scope)
     output.say("made", secret, token=secret, id=token.id, user=name, file=file, expires=when(until))
 
 
@@ -90,14 +93,15 @@ def token_(file: str, name: str, expires: float | None, output: Output) -> None:
 @_FILE
 @with_output
 def tokens_(file: str, output: Output) -> None:
-    """List the tokens of FILE: their ids and when they expire."""
-    found = sorted(access_file.read(file).tokens)
+    """List the tokens of FILE: their ids, when they expire, and what they are for."""
+    access = access_file.read(file)
+    found = [(each, text_of(access.scopes.get(each.id, []))) for each in sorted(access.tokens)]
     if output.as_json:
-        for each in found:
-            output.json({"id": each.id, "user": each.user, "expires": when(each.expires)})
+        for each, only in found:
+            output.json({"id": each.id, "user": each.user, "expires": when(each.expires), "only": only})
         return
-    rows = [[each.id, each.user, when(each.expires) or "never"] for each in found]
-    output.table(["id", "user", "expires"], rows, empty="no tokens yet: penstock user token FILE NAME")
+    rows = [[each.id, each.user, when(each.expires) or "never", ", ".join(only) or "all"] for each, only in found]
+    output.table(["id", "user", "expires", "only"], rows, empty="no tokens yet: penstock user token FILE NAME")
 
 
 @command.command

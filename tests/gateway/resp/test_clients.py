@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -370,3 +371,12 @@ def test_a_record_that_the_broker_refuses_fails_no_command_beside_it(resp, nativ
     assert "record_too_large" in str(found[77])
     del found[77]
     assert [id_ for id_, _ in resp.xrange(key)][1:] == found
+
+
+def test_a_key_that_two_clients_delete_at_once_is_deleted_by_one_of_them(connect, key):
+    clients, names = [connect() for _ in range(3)], [f"{key}-{number}" for number in range(10)]
+    for name in names:
+        clients[0].xadd(name, {"n": 1})
+    with ThreadPoolExecutor(3) as threads:
+        counts = list(threads.map(lambda client: client.delete(*names), clients))
+    assert sum(counts) == len(names)
