@@ -31,6 +31,10 @@ SAID = {
 """By the commands of each page, among other things."""
 
 
+NEEDS = {"frameworks.md": ("fastapi", "django")}
+"""Libraries that a page is about, and penstock does not need."""
+
+
 def walked(page: str) -> tuple[dict[str, str], list[str], list[str]]:
     """The files of a page, what serves, and what is typed."""
     files: dict[str, str] = {}
@@ -73,6 +77,8 @@ def serving(commands: list[str], directory: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", SAID)
 def test_a_page_can_be_followed_from_top_to_bottom(page: str, short_directory: str):  # noqa: F811
+    for library in NEEDS.get(page, ()):
+        pytest.importorskip(library, reason=f"{page} is about {library}")
     files, serves, typed = walked(page)
     for name, text in files.items():
         (Path(short_directory) / name).write_text(text)
