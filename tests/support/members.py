@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 from penstock.broker.engine import NodeConfig, Now
-from penstock.broker.raft.messages import ConfState, Message
+from penstock.broker.raft.messages import ConfState, Kind, Message
 from penstock.broker.raft.state import RaftOptions, Role
 from penstock.broker.replica.beginning import begin, ids_of
 from penstock.broker.replica.member_logs import MemberLogs
@@ -31,6 +31,7 @@ from penstock.storage.batch import parse
 from penstock.storage.errors import Error, StorageFull
 from penstock.storage.jobs import InlineJobs
 from penstock.storage.log import LogOptions
+from penstock.storage.memory_files import Content, MemoryFiles
 from penstock.storage.promises import Promises
 from penstock.storage.segment_reader import SegmentCache
 from penstock.transport import messages as m
@@ -77,8 +78,8 @@ class Member:
     def start(self) -> None:
         """Open the files, as a process that was started."""
         self.starts += 1
-        promises = Promises(f"{DATA}/promises", self.files)
         opened = open_files(self.files, DATA, self.shard.ids, OPTIONS)
+        promises = Promises(f"{DATA}/promises", self.files)
         self.port = MemoryPort()
         chance = random.Random(f"{self.shard.seed} {self.number} {self.starts}")
         options = RaftOptions(
@@ -95,7 +96,17 @@ class Member:
 
     def _send(self, message: Message, bodies: list[bytes]) -> None:
         message.sender = message.sender or self.number
+        if message.kind not in (Kind.PRE_VOTE, Kind.PRE_VOTE_ACK):  # those name a term that is not promised
+            promised = self._promised()
+            assert message.term <= promised, f"{message} left, and term {promised} is what a power cut leaves"
         self.shard.sent(message, bodies)
+
+    def _promised(self) -> int:
+        """The term that the journal has on the disk."""
+        path = f"{DATA}/promises"
+        left = MemoryFiles()
+        left.contents[path] = Content(bytes(self.files.disk(self.files.contents[path]).data))
+        return Promises(path, left).term(self.shard.ids.order)
 
     def crash(self, *, power: bool) -> None:
         """The process ends, or the machine loses what was not synced."""
@@ -126,6 +137,7 @@ class Shard:
         self.members = {number: Member(self, number) for number in self.numbers}
         self.invariants = Invariants(self)
         self.request = 0
+        self.syncing = True  # whether anything but promises is ever synced
         self.counts: dict[str, int] = {}
         for member in self.members.values():
             member.start()
@@ -181,7 +193,7 @@ class Shard:
 
         def work(replica: Replica) -> None:
             logs = [replica.order.log, *replica.node.logs]
-            for log in [self.chance.choice(logs)] if some else logs:
+            for log in [self.chance.choice(logs)] if some else logs if self.syncing else []:
                 log.sync()
             replica.synced(member.now)
 

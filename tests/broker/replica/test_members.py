@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.raft.state import Role
+from penstock.broker.replica.errors import ReplicaDamaged
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.member_life import MemberLife
@@ -108,6 +110,53 @@ def test_files_of_a_deleted_topic_go_once_a_checkpoint_covers_the_deletion():
         member.crash(power=True)
     shard.heal()
     produce(shard, other, b"two")
+
+
+def test_nothing_is_acknowledged_before_a_majority_has_synced_it():
+    shard = Shard(8)
+    topic = shard.topic("t")
+    leader = shard.leader
+    assert leader is not None
+    shard.syncing = False
+    request = shard.send(leader, lambda number: m.Produce(number, topic, 0), one(b"x"))
+    shard.rounds(5)
+    assert leader.leads
+    assert shard.answer(leader, request) is None
+    shard.syncing = True
+    shard.rounds(3)
+    assert isinstance(shard.answer(leader, request), m.Produced)
+
+
+def test_an_office_opens_only_when_an_entry_of_its_own_term_is_applied():
+    shard = Shard(9)
+    shard.topic("t")
+    shard.syncing = False
+    old = shard.leader
+    assert old is not None
+    old.crash(power=False)
+    shard.rounds(40)
+    found = [each.replica for each in shard.members.values() if each.replica is not None]
+    assert [replica for replica in found if replica.core.role is Role.LEADER]
+    assert not [replica for replica in found if replica.node.leads]
+    shard.syncing = True
+    leader = shard.until(lambda: shard.leader)
+    assert leader.replica.order.term(leader.replica.places.entry) == leader.replica.core.term
+
+
+def test_a_member_whose_promises_are_gone_or_damaged_does_not_start():
+    shard = Shard(10)
+    shard.topic("t")
+    member = shard.members[1]
+    member.crash(power=False)
+    path = "data/promises"
+    kept = bytes(member.files.contents[path].data)
+    assert len(kept) >= 64
+    member.files.contents[path].data[:] = bytes(64) + kept[-64:]
+    with pytest.raises(ReplicaDamaged, match="voted"):
+        member.start()
+    member.files.unlink(path)
+    with pytest.raises(ReplicaDamaged, match="voted"):
+        member.start()
 
 
 @pytest.mark.parametrize("seed", range(10))
