@@ -18,6 +18,7 @@ from .descriptions import (
     Partition,
     Topic,
     TopicEnds,
+    TrimmedPartition,
 )
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut, WindowFull
 from .producer import Producer, Staging, Transaction
@@ -45,6 +46,7 @@ __all__ = [
     "Stage", "Staging", "Transaction",
     "Appended", "Direct", "FetchedBatches", "OpenedProducer",
     "Columns", "Committed", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
+    "TrimmedPartition",
     "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",
     "Queue", "QueuePartition", "QueueWorker", "Schedule", "TaskInfo",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut", "WindowFull",

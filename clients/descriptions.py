@@ -11,7 +11,10 @@ from ..transport import messages
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """One partition. `first` is the oldest offset that can be read, `end` the next one to be committed."""
+    """One partition. `first` is the oldest offset that can be read, `end` the next one to be committed.
+
+    Made by `Client.topic`.
+    """
 
     partition: int
     first: int
@@ -40,7 +43,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """One topic. A topic that is deleted and created again has another `id`."""
+    """One topic. A topic that is deleted and created again has another `id`. Made by `Client.topic`."""
 
     name: str
     id: str
@@ -64,7 +67,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class TrimmedPartition(msgspec.Struct, frozen=True):
-    """What a trim did to one partition, which began at `before` and begins at `first`.
+    """What a trim did to one partition, which began at `before` and begins at `first`. Made by `Client.trim`.
 
     `lost` has the groups, of consumers or of a queue, and how many records each had not finished, or dead-lettered.
     """
@@ -81,7 +84,7 @@ class TrimmedPartition(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The bounds of one partition: `term` is that of the record before `end`, 0 without one."""
+    """The bounds of one partition: `term` is that of the record before `end`, 0 without one. Made by `Client.ends`."""
 
     first: int
     end: int
@@ -89,7 +92,10 @@ class End(msgspec.Struct, frozen=True):
 
 
 class OpenedProducer(msgspec.Struct, frozen=True):
-    """A producer on one partition: what the header of its next batch has. Batches of lower epochs are refused."""
+    """A producer on one partition: what the header of its next batch has. Batches of lower epochs are refused.
+
+    Made by `Client.open_producer`.
+    """
 
     producer_id: int
     epoch: int
@@ -97,7 +103,10 @@ class OpenedProducer(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """Where a batch stands: the offset of its first record, and the term and microseconds UTC it was appended at."""
+    """Where a batch stands: the offset of its first record, and the term and microseconds UTC it was appended at.
+
+    Made by `Client.append_batch`.
+    """
 
     offset: int
     term: int
@@ -105,21 +114,24 @@ class Appended(msgspec.Struct, frozen=True):
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """A group's cursor in one partition: the next offset it reads, and the note that its reader left."""
+    """A group's cursor in one partition: the next offset it reads, and the note that its reader left.
+
+    Made by `Client.committed`.
+    """
 
     offset: int
     note: str
 
 
 class TopicEnds(msgspec.Struct, frozen=True):
-    """The bounds of one topic's partitions, by number."""
+    """The bounds of one topic's partitions, by number. Made by `Client.ends`."""
 
     id: str
     partitions: list[End]
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member of a group, and the seconds since it was last heard of."""
+    """One member of a group, and the seconds since it was last heard of. Made by `Client.group`."""
 
     name: str
     idle_s: float
@@ -130,6 +142,8 @@ class GroupPartition(msgspec.Struct, frozen=True):
 
     `first` is the oldest offset that can be read, and `lag` counts what can be read. `oldest` is when the oldest
     record of the lag was appended; None without a lag, or where it cannot be read.
+
+    Made by `Client.group`.
     """
 
     partition: int
@@ -148,7 +162,10 @@ class GroupPartition(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """One group on one topic. `unavailable`: partitions that cannot be opened, of which `lag` knows nothing."""
+    """One group on one topic. `unavailable`: partitions that cannot be opened, of which `lag` knows nothing.
+
+    Made by `Client.group`.
+    """
 
     topic: str
     name: str

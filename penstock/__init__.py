@@ -11,18 +11,65 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors
-    from .clients import Client, Consumer, Posted, Producer, Stage, Staging, Task, Transaction, Worker
+    from .clients import (
+        Appended,
+        Claimed,
+        ClaimedTask,
+        Client,
+        Columns,
+        Committed,
+        Consumer,
+        DeadTask,
+        End,
+        Failure,
+        FetchedBatches,
+        Future,
+        Group,
+        GroupPartition,
+        Member,
+        OpenedProducer,
+        Partition,
+        PendingSummary,
+        PendingTask,
+        Posted,
+        Producer,
+        Queue,
+        QueuePartition,
+        QueueWorker,
+        Schedule,
+        SettleFuture,
+        Stage,
+        Staging,
+        Task,
+        TaskInfo,
+        Topic,
+        TopicEnds,
+        Transaction,
+        TrimmedPartition,
+        Worker,
+    )
     from .clients.spooling.spool import Spool
     from .clients.tasks import CurrentTask, Job, JobStatus, Retry, current_task
     from .connecting import connect
+    from .storage.batch import Batch
     from .storage.channel import Channel
     from .storage.embedded import Log
     from .storage.errors import Error
+    from .storage.follow import Following
     from .storage.record import Record
     from .tasks import Tasks
     from .transport.keys import Key
 
 __version__ = "0.1.0"
+
+_DESCRIPTIONS = (
+    *("Topic", "Partition", "TopicEnds", "End", "Group", "GroupPartition"),
+    *("Member", "Committed", "Queue", "QueuePartition", "QueueWorker", "TaskInfo"),
+    *("DeadTask", "Failure", "PendingTask", "PendingSummary", "Claimed", "ClaimedTask"),
+    *("Schedule", "Future", "SettleFuture", "Columns", "FetchedBatches", "Appended"),
+    *("OpenedProducer", "TrimmedPartition"),
+)
+"""What verbs of clients return."""
 
 _HOMES = {
     "connect": ".connecting",
@@ -45,6 +92,9 @@ _HOMES = {
     "Spool": ".clients.spooling.spool",
     "Record": ".storage.record",
     "Posted": ".clients",
+    "Batch": ".storage.batch",
+    "Following": ".storage.follow",
+    **dict.fromkeys(_DESCRIPTIONS, ".clients"),
     "Key": ".transport.keys",
     "Error": ".storage.errors",
 }
@@ -76,6 +126,34 @@ __all__ = [
     # values
     "Record",
     "Posted",
+    "Batch",
+    "Following",
+    "Topic",
+    "Partition",
+    "TopicEnds",
+    "End",
+    "Group",
+    "GroupPartition",
+    "Member",
+    "Committed",
+    "Queue",
+    "QueuePartition",
+    "QueueWorker",
+    "TaskInfo",
+    "DeadTask",
+    "Failure",
+    "PendingTask",
+    "PendingSummary",
+    "Claimed",
+    "ClaimedTask",
+    "Schedule",
+    "Future",
+    "SettleFuture",
+    "Columns",
+    "FetchedBatches",
+    "Appended",
+    "OpenedProducer",
+    "TrimmedPartition",
     # errors: the root of the tree, and a module with all of them
     "Error",
     "errors",
@@ -95,4 +173,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted({*__all__, "aio"})

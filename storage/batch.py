@@ -78,7 +78,7 @@ KINDS_OF_STREAMS = frozenset({Kind.RECORDS})
 
 
 class Batch(msgspec.Struct, gc=False, eq=False):
-    """One parsed batch over the bytes it was read from; columns are decoded when asked for.
+    """One parsed batch over the bytes it was read from; columns are decoded when asked for. Made by `Client.range`.
 
     `buffer` is exactly this batch. It stays valid as long as the memory behind it does: a view of a mapped
     segment is good until the reader is closed. Decoding raises InvalidBatch, BadChecksum is raised by `check`.
@@ -135,18 +135,18 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         return self.known
 
     def stored(self, column: Column) -> memoryview:
-        """The bytes of one column as stored. Raises InvalidBatch if it lies outside the batch."""
+        """The bytes of one `column` as stored. Raises InvalidBatch if it lies outside the batch."""
         end = column.position + column.stored_bytes
         if column.position < self.header_bytes or end > self.batch_bytes:
             raise InvalidBatch(f"column {column.id} at {column.position} to {end} lies outside its batch")
         return self.buffer[column.position : end]
 
     def has(self, id_: int) -> bool:
-        """Whether it has a column."""
+        """Whether it has the column `id_`."""
         return any(column.id == id_ for column in self.directory())
 
     def column(self, id_: int) -> Buffer | None:
-        """The raw (inflated) bytes of a column, None when the batch has none."""
+        """The raw (inflated) bytes of column `id_`, None when the batch has none."""
         for column in self.directory():
             if column.id == id_:
                 stored = self.stored(column)
@@ -327,7 +327,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         return None if column is None else columns.decode_fixed(column, self.record_count, dtype)
 
     def lengths(self, id_: int = ColumnId.VALUE) -> np.ndarray:
-        """Bytes per record in one variable column, int32, shape (record_count,); empty without the column."""
+        """Bytes per record in variable column `id_`, int32, shape (record_count,); empty without the column."""
         column = self.column(id_)
         return np.zeros(0, np.int32) if column is None else np.diff(columns.offsets_of(column, self.record_count))
 
@@ -336,8 +336,8 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         column = self.column(ColumnId.EFFECTS)
         return None if column is None else bytes(column)
 
-    def arrow(self, names: Sequence[str] | None = None) -> pyarrow.RecordBatch:
-        """The records as an Arrow batch of the named columns, without a copy where the bytes allow it.
+    def arrow(self, columns: Sequence[str] | None = None) -> pyarrow.RecordBatch:
+        """The records as an Arrow batch of these `columns`, without a copy where the bytes allow it.
 
         value: binary, key: binary (null without one; so is the value), offset: int64, timestamp: timestamp[us, UTC],
         headers: list<struct<key: string, value: binary>> (null without any, in their order); batches of a range have
@@ -345,9 +345,9 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         for, else the first five. Needs pyarrow. The buffers keep `buffer` alive. Raises ValueError for
         columns that are not there, or that the range left out.
         """
-        if names is None:
-            names = self.origin.columns if self.origin is not None and self.origin.columns else arrow.ARROW_COLUMNS
-        return arrow.record_batch(self, arrow.column_names(names, self.origin), origin=self.origin)
+        if columns is None:
+            columns = self.origin.columns if self.origin is not None and self.origin.columns else arrow.ARROW_COLUMNS
+        return arrow.record_batch(self, arrow.column_names(columns, self.origin), origin=self.origin)
 
 
 def _with_nulls(runs: Iterator[list[Value]], nulls: np.ndarray, first: int) -> Iterator[list[Value]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FetchedBatches(msgspec.Struct, frozen=True):
-    """The batches of one partition. The first may begin before the offset asked for.
+    """The batches of one partition. The first may begin before the offset asked for. Made by `Client.fetch_batches`.
 
     `next_offset` is where to go on, `first` and `end` are the bounds of the partition. `error` says why nothing can be
     read from `next_offset` on; where it has a `next_offset` or `offset` of its own, that can be read.

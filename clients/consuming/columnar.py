@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ...storage import columns
 from ...storage.arrow import ALL_ARROW_COLUMNS, ARROW_COLUMNS, record_batch
@@ -23,7 +24,6 @@ from ..errors import InvalidArgument
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 Format = Literal["records", "arrow", "numpy"]
 Convert = Callable[[Batch, int, int, str], Any]
@@ -31,7 +31,7 @@ Convert = Callable[[Batch, int, int, str], Any]
 
 
 class Columns(msgspec.Struct, frozen=True, eq=False):
-    """The records of one batch as numpy arrays of equal length (`bounds` has one more).
+    """The records of one batch as numpy arrays of equal length (`bounds` has one more). Made by `Consumer.batches`.
 
     Value `i` is `data[bounds[i]:bounds[i + 1]]`. `timestamps` are microseconds UTC.
     """

@@ -204,7 +204,7 @@ class Telling:
 
 @unpicklable("its `result()`")
 class Future(msgspec.Struct, eq=False, gc=False):
-    """The offset of a record that was sent without waiting.
+    """The offset of a record that was sent without waiting. Made by `Producer.send_nowait`.
 
     Not tracked by the garbage collector, so that a million of them cost no passes over them.
     """
@@ -244,7 +244,7 @@ class Future(msgspec.Struct, eq=False, gc=False):
         return pending.offset + index
 
     def exception(self, timeout: float | None = None) -> Error | None:
-        """Wait like `result`; returns the error, None if the record is committed."""
+        """Wait like `result`, at most `timeout` seconds; returns the error, None if the record is committed."""
         pending = self._pending
         if not pending.settled:
             self._wait(timeout)

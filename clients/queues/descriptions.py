@@ -22,7 +22,7 @@ FINAL = frozenset({"completed", "dead-lettered", "discarded", "cancelled"})
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One attempt that failed."""
+    """One attempt that failed. Made by `Client.task`."""
 
     time: datetime
     worker: str
@@ -30,7 +30,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class QueuePartition(msgspec.Struct, frozen=True):
-    """A queue group on one partition. Every record is counted once, finished ones not at all."""
+    """A queue group on one partition. Every record is counted once, finished ones not at all.
+
+    Made by `Client.queue`.
+    """
 
     partition: int
     ready: int
@@ -43,7 +46,10 @@ class QueuePartition(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """One queue group of one topic. `unavailable`: partitions on which it cannot work, because they are damaged."""
+    """One queue group of one topic. `unavailable`: partitions on which it cannot work, because they are damaged.
+
+    Made by `Client.queue`.
+    """
 
     topic: str
     name: str
@@ -94,7 +100,7 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class TaskInfo(msgspec.Struct, frozen=True):
-    """One record as a queue group has it.
+    """One record as a queue group has it. Made by `Client.task`.
 
     `state` is pending, delayed, leased, retrying, completed, dead-lettered, discarded or cancelled. `why` is a sentence
     that says what holds the task back or what became of it. `attempt` is that of the latest lease, or of the one that
@@ -124,7 +130,7 @@ class TaskInfo(msgspec.Struct, frozen=True):
 
 
 class DeadTask(msgspec.Struct, frozen=True):
-    """A record that a queue group dead-lettered: its last failure, and those before.
+    """A record that a queue group dead-lettered: its last failure, and those before. Made by `Client.dead_letters`.
 
     `unreadable` says why a damaged record, or one whose codec is missing, cannot be read. Its record is empty then.
     """
@@ -143,7 +149,7 @@ class DeadTask(msgspec.Struct, frozen=True):
 
 
 class PendingTask(msgspec.Struct, frozen=True):
-    """A task that a worker holds.
+    """A task that a worker holds. Made by `Client.pending`.
 
     `given` is when it got it, and `idle` the seconds since then; both None if that is not known. `until` is when its
     lease ends, None for one without an end. `token` is the number of the lease.
@@ -166,7 +172,7 @@ class PendingTask(msgspec.Struct, frozen=True):
 
 
 class ClaimedTask(msgspec.Struct, frozen=True):
-    """A task under the lease of a claim. `until` is None for a lease without an end.
+    """A task under the lease of a claim. `until` is None for a lease without an end. Made by `Client.claim`.
 
     `record` is None if it was not asked for, or cannot be read here.
     """
@@ -179,7 +185,7 @@ class ClaimedTask(msgspec.Struct, frozen=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """The result of a claim.
+    """The result of a claim. Made by `Client.claim`.
 
     `gone` are ids of leased tasks whose records the log has no more; they are leased no longer. `next` is the id with
     which to go on, None when there is nothing behind these.
@@ -191,7 +197,10 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class PendingSummary(msgspec.Struct, frozen=True):
-    """How many tasks of a queue group are leased, the first and the last by id, and how many each worker holds."""
+    """How many tasks of a queue group are leased, the first and the last by id, and how many each worker holds.
+
+    Made by `Client.pending_summary`.
+    """
 
     count: int
     lowest: str | None
@@ -200,7 +209,7 @@ class PendingSummary(msgspec.Struct, frozen=True):
 
 
 class QueueWorker(msgspec.Struct, frozen=True):
-    """A worker of a queue group, by its name. `pending` is how many tasks it holds.
+    """A worker of a queue group, by its name. `pending` is how many tasks it holds. Made by `Client.workers`.
 
     `first_seen` is when it first asked for tasks. `last_active` is when it was last given some or extended a lease, and
     None if it never was. Both are None where the group does not remember it.
@@ -213,7 +222,10 @@ class QueueWorker(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A record appended at stated times. `last` is None before the first time, `next` after the last."""
+    """A record appended at stated times. `last` is None before the first time, `next` after the last.
+
+    Made by `Client.schedules`.
+    """
 
     topic: str
     name: str

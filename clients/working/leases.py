@@ -102,7 +102,7 @@ class Held:
 
 @unpicklable("what `exception()` says")
 class SettleFuture:
-    """The future of tasks that were settled without waiting."""
+    """The future of tasks that were settled without waiting. Made by `Worker.ack_nowait`."""
 
     __slots__ = ("_callbacks", "_core", "_error", "_seen", "left")
 
@@ -128,7 +128,7 @@ class SettleFuture:
             raise error
 
     def exception(self, timeout: float | None = None) -> Error | None:
-        """Wait like `result`; returns the error, None if committed."""
+        """Wait like `result`, at most `timeout` seconds; returns the error, None if committed."""
         if self.left:
             self._core.run(self._core.settled(self, self._core.connection.deadline(timeout)))
         self._seen = True
@@ -148,7 +148,7 @@ class SettleFuture:
     # -- for the core ---------------------------------------------------------------------------------
 
     def refuse(self, error: Error) -> None:
-        """Note a refused task; the first reason is kept."""
+        """Note the `error` of a refused task; the first is kept."""
         if self._error is None:
             self._error = error
 
