@@ -216,7 +216,7 @@ class DirectLane(PartitionSender):
             return True  # the log was taken back before: it may be had again
         batch.copied = batch.copied or appender.in_doubt
         trouble = appender.trouble
-        self._end(f"appending failed: {trouble}" if trouble else appender.why)
+        self._end(f"appending failed: {type(trouble).__name__}: {trouble}" if trouble else appender.why)
         if trouble is not None or self._appended < WORTH:
             self._ask_later()
         return False

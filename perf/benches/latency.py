@@ -26,7 +26,8 @@ from ..load import capacity, loads, peers
 from ..load.loads import Load
 from ..systems import bare
 from ..systems.broker import LOCAL, Served, serve
-from ..systems.penstock import DELIVERIES, Direct, Penstock, connected
+from ..systems.penstock import DELIVERIES, Direct, DirectCommitting, Penstock, connected
+from ..systems.redis_streams import SYSTEMS as REDIS
 
 PACE_S = 0.001
 SAME_PACE = "fdatasync at the same pace"
@@ -59,7 +60,7 @@ def rows(lab: Lab) -> Iterator[Row | Latency]:
 def _systems(lab: Lab) -> list[Penstock]:
     """Penstock over unix:// with every delivery, appending directly, and in the full run over ZeroMQ."""
     over_zeromq = [Penstock("ipc", "push"), Penstock("ipc", "control")] if lab.full else []
-    return [*(Penstock(LOCAL, delivery) for delivery in DELIVERIES), Direct(), *over_zeromq]
+    return [*(Penstock(LOCAL, delivery) for delivery in DELIVERIES), Direct(), DirectCommitting(), *over_zeromq]
 
 
 # -- closed loops ---------------------------------------------------------------------------------
@@ -70,8 +71,11 @@ def _closed_loops(lab: Lab) -> Iterator[Row]:
     with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
         client.create_topic("durable")
         client.create_topic("written", commit="written")
+        client.create_topic("direct", commit="written")
         with client.producer("durable") as producer:
             yield _durable(lab, producer, rounds)
+        with client.producer("direct", direct=True) as producer:
+            yield _direct(lab, producer, rounds)
         yield from _idle_reader(broker, client, rounds)
 
 
@@ -100,6 +104,26 @@ def _durable(lab: Lab, producer: penstock.Producer, rounds: int) -> Row:
         ratio_goals={SAME_PACE: 1.5},
         durability="durable",
         stated="durable record",
+    )
+
+
+def _direct(lab: Lab, producer: penstock.Producer, rounds: int) -> Row:
+    """Its goal is to be ahead of an XADD without persistence, through redis-py."""
+
+    def direct() -> float:
+        took = _closed_loop_us(producer, rounds)
+        if not producer.direct:
+            raise RuntimeError(f"records went through the broker: {producer.direct.reasons}")
+        return took
+
+    return Row(
+        "latency: one written record, appended directly, closed loop",
+        "us",
+        direct,
+        more_is_better=False,
+        peers=peers.acknowledging(lab, "written", rounds),
+        ratio_goals={REDIS[0].name: 1.0},
+        durability="written",
     )
 
 

@@ -8,7 +8,8 @@ the appender looks at the grant again: either the broker, which took the grant a
 seen the batch, or the appender sees that the grant is gone.
 
 Contract: a batch is acknowledged only if `append` returns its place. After None, or an exception, it may stand in the
-log or not: it is sent again through the broker, under the same sequence. What cannot be finished ends the grant. The
+log or not: it is sent again through the broker, under the same sequence. What cannot be finished ends the grant. What
+a signal's handler raises in the middle is raised. The
 appender reserves, rolls, cuts and syncs nothing. One thread at a time. A forked child can change nothing through it.
 Must not know: how batches are made, how the grant came.
 """
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from .. import forks, layout
 from ..batch import parse
 from ..board_row import PAUSED, Row
-from ..errors import Corrupt
+from ..errors import Corrupt, Error
 from ..header import EVENT_TIMES, HEADER_BYTES_MAX, ColumnId, Kind, Stamp
 from ..layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, split, word
 from ..plan import CODEC_AT, Appended, columns_of, inspect, settled
@@ -98,7 +99,7 @@ class DirectAppender:
         wakes: AppendWakes | None = None,
     ) -> None:
         self.ended = False
-        self.trouble: Exception | None = None  # that ended the grant
+        self.trouble: BaseException | None = None  # that ended the grant
         self.in_doubt = False  # of the last batch: it may stand, though it was not acknowledged
         self.paused = False  # of the last batch: nothing was written, and soon it can be
         self.why = TAKEN_BACK  # the last batch was not appended, unless it is in doubt or there is trouble
@@ -139,13 +140,12 @@ class DirectAppender:
             if appended is not None and self._is_current():
                 self.in_doubt = False
                 return appended
-        except Exception as error:
+        except BaseException as error:
+            self.end()
+            if not (_is_of_files(error) or (os.getpid() != self._process and isinstance(error, ValueError))):
+                raise  # Ctrl-C, or what a signal's handler raised
             self.trouble = error
-            self.end()
             return None
-        except BaseException:  # Ctrl-C
-            self.end()
-            raise
         if appended is not None or self.ended:
             self.end()
         return None
@@ -239,6 +239,11 @@ class DirectAppender:
             raise Corrupt(f"the index row of batch {seq} does not agree with it", path=self._index.path)
         end, time_us, term = end_offset_of(batch), batch.append_time_us, batch.term
         self._end = LogEnd(seq, row.end_position, end, batch.header_checksum, time_us, term)
+
+
+def _is_of_files(error: BaseException) -> bool:
+    """Whether an append failed by itself. What the application raises has no errno, also where it is a TimeoutError."""
+    return isinstance(error, Error) or (isinstance(error, OSError) and error.errno is not None)
 
 
 def is_plain(batch: Buffer, found: tuple[int, int, int, int]) -> bool:

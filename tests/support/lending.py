@@ -6,6 +6,7 @@ words of the row, the incarnation. Whatever happens at a step happens between tw
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -98,7 +99,8 @@ class SteppedWords:
         self._steps.step()
 
     def release(self) -> None:
-        self._words = memoryview(b"").cast("Q")
+        self._words = memoryview(b"")
+        self._words.release()
 
 
 class SteppedFile:
@@ -127,7 +129,7 @@ class SteppedFile:
 
     def _write(self, data: bytes, position: int) -> None:
         if self._closed:
-            raise OSError("closed")
+            raise OSError(errno.EBADF, "closed")
         self._file.pwritev([data], position)
 
     def close(self) -> None:
@@ -292,6 +294,12 @@ class LentLog:
         if all(batch.first_sequence != sequence for batch in self.batches() if batch.producer_id == PRODUCER):
             self.append(value, producer_id=PRODUCER, first_sequence=sequence)
         self.acked.append(value)
+
+    # -- what is there ------------------------------------------------------------------------------
+
+    def contents(self) -> tuple[dict[str, bytes], list[int]]:
+        """The bytes of all files, and the words of the row."""
+        return {path: bytes(content.data) for path, content in self.files.contents.items()}, list(self.row.words)
 
     # -- readers ------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -10,12 +11,12 @@ from penstock.storage import appending
 from penstock.storage.batch import Codec, Kind, encode
 from penstock.storage.board import Board
 from penstock.storage.board_row import PAUSED, ROW_WORD, Row
-from penstock.storage.errors import InvalidBatch
+from penstock.storage.errors import Corrupt, InvalidBatch, StorageFull
 from penstock.storage.header import EVENT_TIMES
-from penstock.storage.layout import word
+from penstock.storage.layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, index_position, word
 from penstock.storage.lending import appending as lent_appending
-from penstock.storage.lending.grant import GOOD_S
-from support.lending import LATER, PRODUCER, TIME, LentLog
+from penstock.storage.lending.grant import GOOD_S, byte_of
+from support.lending import LATER, PRODUCER, TIME, Bytes, LentLog
 
 
 class Changing:
@@ -168,6 +169,69 @@ def test_nothing_is_appended_to_a_poisoned_log() -> None:
     assert lent.log.opened[-1].file.pread(64, lent.log.opened[-1].position) == bytes(64)
 
 
+def test_nothing_is_appended_by_another_process_that_was_not_told_of_a_fork() -> None:
+    lent = LentLog()
+    appender = lent.appender
+    assert appender is not None
+    appender._process += 1
+    before = lent.contents()
+    assert appender.append(encode([b"one"], producer_id=PRODUCER)) is None
+    assert lent.contents() == before
+
+
+@pytest.mark.parametrize("place", ["seq of the batch", "checksum of the row"])
+def test_an_appender_believes_no_index_row_that_does_not_agree_with_its_batch(place: str) -> None:
+    lent = LentLog()
+    appender, active = lent.appender, lent.log.opened[-1]
+    assert appender is not None
+    lent.borrow()
+    if place == "checksum of the row":
+        found = index_position(active.ref.base_seq, lent.log.written)
+        row = IndexRow(*INDEX_ROW_STRUCT.unpack(active.index.pread(INDEX_ROW_BYTES, found)))
+        active.index.pwritev([INDEX_ROW_STRUCT.pack(*row._replace(header_checksum=row.header_checksum ^ 1))], found)
+    else:
+        lent.row.written = word(1, lent.log.written + 1)
+        first = active.index.pread(INDEX_ROW_BYTES, index_position(active.ref.base_seq, 1))
+        active.index.pwritev([first], index_position(active.ref.base_seq, lent.log.written + 1))
+    assert appender.append(encode([b"one"], producer_id=PRODUCER)) is None
+    assert isinstance(appender.trouble, Corrupt)
+    assert lent.values()[-1] == b"broker's"
+
+
+def test_readers_are_woken_by_what_was_appended_and_by_nothing_else() -> None:
+    lent, told = LentLog(), list[bool]()
+    appender = lent.appender
+    assert appender is not None
+
+    class Wakes:
+        asleep = 7
+
+        def wake(self) -> None:
+            told.append(bool(lent.table))
+
+    appender._wakes = Wakes()
+    lent.row.lent |= PAUSED
+    assert appender.append(encode([b"one"], producer_id=PRODUCER)) is None
+    assert told == []
+    lent.row.lent &= ~PAUSED
+    assert appender.append(encode([b"one"], producer_id=PRODUCER)) is not None
+    assert (told, appender.asleep) == ([False], 7)  # once its byte was free
+
+
+def test_nothing_is_appended_while_another_opening_has_the_byte() -> None:
+    lent, batch = LentLog(), encode([b"one"], producer_id=PRODUCER)
+    appender = lent.appender
+    assert appender is not None
+    other = Bytes(lent.table)
+    assert other.take(byte_of(0))
+    before = lent.contents()
+    assert appender.append(batch) is None
+    assert (appender.paused, appender.in_doubt, appender.ended) == (True, False, False)
+    assert lent.contents() == before
+    other.close()
+    assert appender.append(batch) is not None
+
+
 def test_nothing_is_appended_while_the_broker_does() -> None:
     lent = LentLog()
     lent.row.lent |= PAUSED
@@ -250,17 +314,32 @@ def test_a_lent_log_has_room_for_the_index_too() -> None:
     assert active.index.size() >= 64 * (1 << 20) // 256
 
 
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, OSError])
-def test_an_exception_ends_the_grant(interrupt: type[BaseException]) -> None:
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (OSError(errno.EIO, "input/output error"), False), (StorageFull("no space is left"), False),
+        (KeyboardInterrupt(), True), (TimeoutError("of an alarm"), True), (RuntimeError("likewise"), True),
+    ],
+)  # fmt: skip
+def test_an_exception_ends_the_grant_and_is_raised_where_it_is_the_applications(
+    error: BaseException, raised: bool
+) -> None:
     lent = LentLog()
+    appender = lent.appender
+    assert appender is not None
 
     def happen() -> None:
-        raise interrupt
+        raise error
 
     lent.steps.at[lent.steps.count + 9] = happen
-    lent.send(b"one")
-    assert lent.appender is not None
-    assert lent.appender.ended
+    batch = encode([b"one"], producer_id=PRODUCER)
+    if raised:
+        with pytest.raises(type(error)):
+            appender.append(batch)
+    else:
+        assert appender.append(batch) is None
+    assert appender.trouble is (None if raised else error)
+    assert appender.ended
     assert not lent.table
 
 
