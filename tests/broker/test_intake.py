@@ -222,6 +222,23 @@ def test_turns_before_a_long_one_are_not_taken_for_time_in_which_it_ran():
     assert (parts.intake.end(), parts.held) == (None, [1])
 
 
+def test_of_a_turn_with_two_sockets_the_second_is_not_charged_for_the_first_and_each_long_turn_for_itself():
+    parts, ping = Parts(), [codec.encode(m.Ping(1))]
+    parts.steps_s |= {2: SHARE_S / 2, 1: 4 * SHARE_S, 3: 4 * SHARE_S, 4: 4 * SHARE_S}
+    parts.intake.begin()
+    for peer, idle in ((2, 0.0), (1, 3.2 * SHARE_S)):
+        parts.waiting.append((peer, ping))
+        parts.idle_s += idle
+        parts.intake.take(cast("Any", parts), Now(0, parts.now_s))
+    parts.intake.end()
+    assert parts.held == [], "it ran for less than a share"
+    for peer in (3, 4):
+        parts.waiting.append((peer, ping))
+        parts.turn()
+        parts.intake.end()
+    assert parts.held == [3, 4]
+
+
 def test_long_work_counts_for_those_who_asked_for_it_by_its_steps():
     parts = Parts(1)
     parts.turn()

@@ -149,6 +149,21 @@ def test_of_records_that_come_one_by_one_no_proposed_state_is_made_until_two_are
     assert list(state.producers.by_id) == [7, 8, 9, 10]
     assert state.producers.by_id[9].last_us == state.producers.by_id[10].last_us == overlay.history.committed.time_us
     assert list(overlay.history.committed.producers.by_id) == [7, 8]
+    overlay.flush(rig.now.wall_us)
+    assert overlay.latest is state
+    overlay.log.sync()
+    overlay.advance()
+    propose(overlay, Told(), 11)
+    assert (overlay.latest is state, 11 in state.producers.by_id) == (True, True), "once made, it goes on"
+
+
+def test_a_record_that_follows_one_in_flight_is_judged_by_what_that_leads_to():
+    rig = Rig()
+    overlay = overlay_on(rig)
+    propose(overlay, Told(), 7)
+    overlay.flush(rig.now.wall_us)
+    assert list(overlay.latest.producers.by_id) == [7]
+    assert not overlay.history.committed.producers.by_id
 
 
 def test_an_overlay_counts_what_is_in_flight_with_a_priority():
