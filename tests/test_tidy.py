@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sources import ROOT, Source, all_sources, shipped, walk_files
+from support.sources import ROOT, Source, all_sources, dotted, shipped, walk_files
 
 FUNCTION_LINES = 70
 FILE_LINES = 500
@@ -63,26 +63,26 @@ def pickles(source: Source) -> Iterator[str]:
 
 def silenced_errors(source: Source) -> Iterator[str]:
     """Nothing catches everything and says nothing: a broad handler raises, or uses what it caught."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ExceptHandler):
             if node.type is None:
                 yield f"{source.place}:{node.lineno}: bare except"
             elif _is_broad(node.type) and not _raises_or_tells(node):
                 yield f"{source.place}:{node.lineno}: catches {ast.unparse(node.type)} and says nothing"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith("suppress"):
             if any(_is_broad(argument) for argument in node.args):
                 yield f"{source.place}:{node.lineno}: suppresses everything"
 
 
 def _is_broad(kind: ast.expr) -> bool:
     kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
-    return any(ast.unparse(one) in ("Exception", "BaseException") for one in kinds)
+    return any(dotted(one) in ("Exception", "BaseException") for one in kinds)
 
 
 def _raises_or_tells(handler: ast.ExceptHandler) -> bool:
     inside = [node for statement in handler.body for node in ast.walk(statement)]
     used = any(isinstance(node, ast.Name) and node.id == handler.name for node in inside)
-    told = any(isinstance(node, ast.Call) and ast.unparse(node.func).endswith(TELLING) for node in inside)
+    told = any(isinstance(node, ast.Call) and dotted(node.func).endswith(TELLING) for node in inside)
     return used or told or any(isinstance(node, ast.Raise) for node in inside)
 
 
@@ -90,11 +90,11 @@ SKIPS = ("pytest.skip", "pytest.importorskip", "pytest.mark.skipif")
 
 
 def skips_without_reason(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("pytest.mark.skip", "pytest.mark.xfail"):
+    for node in source.nodes:
+        if isinstance(node, ast.Attribute) and dotted(node) in ("pytest.mark.skip", "pytest.mark.xfail"):
             if not _called_with_reason(source.tree, node):
                 yield f"{source.place}:{node.lineno}: {ast.unparse(node)} without a reason"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in SKIPS:
+        elif isinstance(node, ast.Call) and dotted(node.func) in SKIPS:
             if not any(keyword.arg == "reason" for keyword in node.keywords) and not _sentence(node):
                 yield f"{source.place}:{node.lineno}: {ast.unparse(node.func)} without a reason"
 
@@ -105,13 +105,13 @@ def _called_with_reason(tree: ast.Module, mark: ast.Attribute) -> bool:
 
 
 def _sentence(call: ast.Call) -> bool:
-    return ast.unparse(call.func) == "pytest.skip" and bool(call.args)
+    return dotted(call.func) == "pytest.skip" and bool(call.args)
 
 
 def sleeping_tests(source: Source) -> Iterator[str]:
     if source.module.startswith("tests"):
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep", "sleep"):
+        for node in source.nodes:
+            if isinstance(node, ast.Call) and dotted(node.func) in ("time.sleep", "asyncio.sleep", "sleep"):
                 if ast.unparse(node) != "asyncio.sleep(0)":
                     yield f"{source.place}:{node.lineno}: sleeps; wait for what it is about"
 

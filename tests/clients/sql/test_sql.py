@@ -14,8 +14,8 @@ from penstock.clients.errors import InvalidQuery
 from penstock.clients.sql import tables
 from penstock.clients.sql.bounds import Bounds, Span
 
-pytest.importorskip("duckdb")
-pa = pytest.importorskip("pyarrow")
+pytest.importorskip("duckdb", reason="SQL runs in DuckDB")
+pa = pytest.importorskip("pyarrow", reason="its answers are Arrow tables")
 
 KEYS = [b"UA", b"AA", b"B6"]
 OLD = datetime(2020, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from penstock.cli.sql import ROWS_SHOWN
 
 from ..conftest import Cli
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="SQL runs in DuckDB")
 
 
 def test_rows_are_a_table_or_json_lines_and_long_ones_are_cut_for_people(cli: Cli, tmp_path: Path) -> None:
