@@ -87,6 +87,23 @@ class NoLeader(BrokerError):
     retry = True
 
 
+class NotLeader(BrokerError):
+    """Another node of the cluster leads, at `where`: nothing was done here."""
+
+    code = "not_leader"
+    retry = True
+    where: str = ""
+    """The leader's address; "" when this node does not know it."""
+    term: int = 0
+    """The term that it leads in."""
+
+
+class WrongCluster(BrokerError):
+    """Nodes that belong to different clusters: nothing was done."""
+
+    code = "wrong_cluster"
+
+
 class PartitionUnavailable(Unavailable):
     """A consumer or worker cannot have one partition of its topic; said once: the next call goes on with the others."""
 

@@ -22,7 +22,8 @@ from ..transport.messages import Answer
 from ..transport.queue_messages import FOREVER_US, Lease, Leased, Settle, Settled, SettleTasks, Verb
 from .arguments.quantities import Duration, lease_milliseconds, seconds
 from .client import Client
-from .connection.connection import Connection, Question
+from .connection.connection import Connection
+from .connection.question import Question
 from .connection.steps import Steps
 from .connection.unavailable import UnavailablePartitions, is_not_worked_on
 from .errors import InvalidArgument

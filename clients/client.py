@@ -61,6 +61,8 @@ def connect(
     Args:
         url: unix:///path, ipc:///path or tcp://host:port of a broker, file:///directory (embedded), or mem://name
             (shared in this process).
+            Several nodes of a cluster stand behind one another, as in tcp://a:7070,b:7070,c:7070: the client finds the
+            one that leads, and goes on with the next leader by itself.
         timeout: default of all verbs: seconds to wait for the broker.
         name: of this client, for people.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..storage.linux import need_linux
 from ..transport.keys import KeyLike, check_key, key_of
 from ..transport.socket_options import MESSAGE_BYTES_MAX
-from ..transport.url import parse
+from ..transport.url import addresses, parse
 from .connection.channel import ClientChannel
 from .connection.connection import Connection
 
@@ -18,11 +18,21 @@ def open_connection(
     url: str, *, timeout: float, name: str | None, clock: Callable[[], float], key: KeyLike = None
 ) -> Connection:
     """A connection over the channel that serves `url`. `key`: see `key_of`. Raises InvalidUrl, InvalidKey."""
-    return Connection(open_channel(url, clock=clock, key=key), url=url, name=name or NAME, timeout=timeout, clock=clock)
+    found = addresses(url)
+    if len(found) == 1:
+        channel, turn_to = open_channel(url, clock=clock, key=key), None
+    else:
+        from .channels.several import SeveralChannel
+
+        several = SeveralChannel(found[0], lambda address: open_channel(address, clock=clock, key=key))
+        channel, turn_to = several, several.turn_to
+    return Connection(
+        channel, url=url, name=name or NAME, timeout=timeout, clock=clock, addresses=found, turn_to=turn_to
+    )
 
 
 def open_channel(url: str, *, clock: Callable[[], float], key: KeyLike = None) -> ClientChannel:
-    """The channel that serves `url`. Imports the engine (half of all code) and ZeroMQ only if needed."""
+    """The channel that serves `url`, one address. Imports the engine (half of all code) and ZeroMQ only if needed."""
     found = parse(url)
     check_key(key)
     if found.scheme == "mem":

@@ -44,7 +44,8 @@ from .arguments.quantities import (
     setting_values,
     start_time,
 )
-from .connection.connection import BatchesQuestion, Connection, Question
+from .connection.connection import Connection
+from .connection.question import BatchesQuestion, Question
 from .connection.steps import Steps
 from .errors import InvalidArgument
 from .reading.readable import checked_records, readable

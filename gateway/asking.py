@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ..clients.connection.connection import Question, expect
+from ..clients.connection.question import Question, expect
 from ..clients.errors import TimedOut
 from ..transport.messages import Answer
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from ..clients.connection.connection import expect
+from ..clients.connection.question import expect
 from ..clients.errors import TimedOut
 from ..clients.queues.claiming import ClaimPlan
 from ..clients.queues.claiming import claim as claim_pages

@@ -22,8 +22,10 @@ def connect(
 
     Args:
         url: unix:///path, ipc:///path or tcp://host:port of a broker, file:///directory (embedded), or mem://name
-            (shared in this process). None: the broker that `penstock serve` of this user runs without --listen, or
-            the one that PENSTOCK_URL or the configuration names.
+            (shared in this process). Several nodes of a cluster stand behind one another, as in
+            tcp://a:7070,b:7070,c:7070: the client finds the one that leads, and goes on with the next leader by
+            itself. None: the broker that `penstock serve` of this user runs without --listen, or the one that
+            PENSTOCK_URL or the configuration names.
         timeout: seconds any verb waits for the broker, unless told otherwise.
         name: of this client, shown in the broker's lists.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),

@@ -22,6 +22,7 @@ from .broker.errors import (
     LeaseLost,
     LimitReached,
     NoLeader,
+    NotLeader,
     NotLent,
     Overloaded,
     PartitionUnavailable,
@@ -42,6 +43,7 @@ from .broker.errors import (
     UnknownTask,
     UnknownTopic,
     UnsupportedVersion,
+    WrongCluster,
 )
 from .clients.errors import (
     CannotDecrypt,
@@ -165,6 +167,7 @@ __all__ = [
     "LeaseLost",
     "LimitReached",
     "NoLeader",
+    "NotLeader",
     "NotLent",
     "SequenceGap",
     "SessionExpired",
@@ -184,6 +187,7 @@ __all__ = [
     "UnknownTask",
     "UnknownTopic",
     "UnsupportedVersion",
+    "WrongCluster",
     # this side of the connection
     "CannotDecrypt",
     "ClientError",

@@ -17,6 +17,8 @@ def error_of(failure: Failure) -> Error:
     """The error that a Failure (or an Evicted) stands for, ready to be raised."""
     error = error_from(failure.code, failure.message, retry=failure.retry)
     error.offset, error.retry_after = failure.offset, failure.after_ms / 1000
+    if hasattr(error, "where"):  # of another node, see NotLeader
+        error.where, error.term = failure.where, failure.term  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(error, Corrupt) and failure.offset >= 0:
         error.next_offset = failure.offset
     return error

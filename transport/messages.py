@@ -107,6 +107,7 @@ class Failure(Message, tag=0, frozen=True):
     where: str = ""  # the endpoint to ask instead, when the broker knows one
     offset: Int64 = -1  # diverged, out_of_bounds, corrupt: where reading may go on, when known
     after_ms: Count = 0  # overloaded: when to ask again
+    term: Count = 0  # not_leader: in which the leader at `where` leads
 
 
 class Done(Message, tag=1, frozen=True):
@@ -122,6 +123,7 @@ class Hello(Message, tag=2, frozen=True):
     oldest_version: Count
     newest_version: Count
     client: str  # library and version, for people
+    term: Count = 0  # the highest that the client has seen: a node of a lower one does not serve it
 
 
 class Welcome(Message, tag=3, frozen=True):
@@ -139,6 +141,9 @@ class Welcome(Message, tag=3, frozen=True):
     data: str  # data directory of the broker
     board: str  # name of the board, see FORMAT.md
     advertise: list[str] = []  # where clients connect to
+    role: str = ""  # leader or follower; "" where the broker is alone
+    term: Count = 0  # of the leader that the node knows, 0 where the broker is alone
+    leader: list[str] = []  # where clients connect to the leader, as far as a follower knows
 
 
 class Ping(Message, tag=4, frozen=True):
@@ -321,6 +326,13 @@ class Evicted(Message, tag=40, frozen=True):
     message: str
 
 
+class LeaderMoved(Message, tag=41, frozen=True):
+    """The node leads no longer: to the client, the connection is lost. Unsolicited."""
+
+    term: Count  # the newest that the node knows
+    leader: list[str] = []  # where clients connect to the new leader, as far as the node knows
+
+
 # -- groups ---------------------------------------------------------------------------------------
 
 
@@ -422,7 +434,7 @@ Request = (
 
 Answer = (
     Failure | Done | Welcome | Topics | Offsets | ProducerOpened | Produced | Fetched | Joined | Assigned
-    | Deliver | Evicted | Groups | StatsReply
+    | Deliver | Evicted | LeaderMoved | Groups | StatsReply
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | PendingRecords | Workers
     | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic | DeletedRecords | Cursors

@@ -1,7 +1,7 @@
 """Addresses: `unix:///path`, `ipc:///path`, `tcp://host:port`, `tls://host:port`, `file:///directory`, `mem://name`.
 
 Contract: `parse` accepts exactly what the sockets and the embedded clients can use, and says what is wrong
-with anything else. Pure: nothing is resolved, connected or looked up on disk.
+with anything else; `addresses` reads several at once. Pure: nothing is resolved, connected or looked up on disk.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ SOCKET_SCHEMES = ("unix", "ipc", "tcp")
 PORT_SCHEMES = ("tcp", "tls")
 """Of addresses with a host and a port; tls is for doors alone, which say so."""
 
+ADDRESSES_MAX = 16
+"""Addresses in one list."""
+
 PATH_BYTES_MAX = 107
 """A Unix socket's path, without its closing zero."""
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\*|\[[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9._-]+)?\]")
 _NAME = re.compile(r"[A-Za-z0-9._-]{0,200}")
+_BETWEEN = {"tcp": re.compile(","), "unix": re.compile(",(?=/)"), "ipc": re.compile(",(?=/)")}
+"""What stands between two addresses, by scheme; in a path, other commas are part of its name."""
+
 _WILDCARDS = frozenset({"*", "0.0.0.0", "[::]"})
 _LOOPBACK = frozenset({"localhost", "[::1]"})
 
@@ -65,6 +71,23 @@ def parse(text: str, *, schemes: tuple[str, ...] = SCHEMES) -> Url:
         wanted = ", ".join(f"{name}://" for name in schemes)
         raise InvalidUrl(f"{text!r} does not start with one of {wanted}")
     return _PARSERS[scheme](text, rest)
+
+
+def addresses(text: str) -> list[str]:
+    """The addresses that `text` names: one of any scheme, or several as in tcp://a:7070,b:7070 and unix:///a,/b.
+
+    Raises InvalidUrl.
+    """
+    scheme, separator, rest = text.partition("://")
+    if scheme not in _BETWEEN or len(parts := _BETWEEN[scheme].split(rest)) == 1:
+        parse(text)
+        return [text]
+    found = list(dict.fromkeys(f"{scheme}{separator}{part.removeprefix(f'{scheme}://')}" for part in parts))
+    if len(found) > ADDRESSES_MAX:
+        raise InvalidUrl(f"{text!r} names {len(found)} addresses; the limit is {ADDRESSES_MAX}")
+    for address in found:
+        connect_url(address)
+    return found
 
 
 def listen_url(text: str) -> Url:

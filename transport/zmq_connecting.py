@@ -50,6 +50,7 @@ OTHER_BROKER = (
 
 _SEEN = (
     zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_CLOSED
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )  # fmt: skip
 
@@ -93,6 +94,8 @@ class ClientSocket(PullSocket):
         self._reached_s = 0.0
         self.connections = 0
         self.connected = False
+        self.unreachable = False
+        """The latest try to connect has failed; libzmq tries again by itself."""
         self._monitor.setsockopt(zmq.LINGER, 0)
         self._poller = zmq.Poller()
         self._poller.register(raw, zmq.POLLIN)
@@ -129,9 +132,10 @@ class ClientSocket(PullSocket):
             kind = event["event"]
             self.connected = kind == zmq.EVENT_HANDSHAKE_SUCCEEDED
             self.connections += self.connected
+            self.unreachable = kind not in (zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_CONNECTED)
             if kind == zmq.EVENT_CONNECTED:
                 self._reached_s = time.monotonic()
-            elif not self.connected and kind != zmq.EVENT_DISCONNECTED:
+            elif not self.connected and kind not in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
                 self._handshake_failed(kind, event["value"])
 
     def _handshake_failed(self, kind: int, value: int) -> None:

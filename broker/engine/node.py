@@ -39,7 +39,7 @@ from ...transport.messages import (
     Measure,
     Stats,
 )
-from ..errors import InvalidRequest, NoLeader, UnknownTopic
+from ..errors import InvalidRequest, NoLeader, NotLeader, UnknownTopic
 from .desk import ReadingDesk
 from .guard import Guard
 from .housekeeping import BYTES_BETWEEN
@@ -48,7 +48,7 @@ from .logs.log_agenda import LogAgenda
 from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
 from .office import Office
-from .ports import Handlers, LentLogs, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
+from .ports import Handlers, LentLogs, NodeConfig, Now, Payload, Peer, Port, Randomness, Standing, Store
 from .topics.greeting import Greeting
 from .turns.portions import Portions
 from .turns.replies import failure
@@ -105,7 +105,11 @@ class Node:
         self._counts = {"requests": 0, "failures": 0}
         self._portions = Portions()
         self._office: Office | None = None
-        self._handlers: Handlers = self._desk.handlers
+        self.standing = Standing()
+        """What the node is in its cluster: the driver says so whenever that changes."""
+        greeting = Greeting(port, config, lambda: (self.standing, self.incarnation), self._stats_in_steps)
+        self._any_time: Handlers = {**self._desk.handlers, **greeting.handlers}
+        self._handlers: Handlers = self._any_time
         self._lent: set[object] = set()
         self._may_lead = may_lead
         if may_lead():
@@ -126,11 +130,7 @@ class Node:
             self._guard,
             self._lenders,
         )
-        self._handlers = {
-            **self._desk.handlers,
-            **office.handlers,
-            **Greeting(port, config, office.incarnation, self._stats_in_steps).handlers,
-        }
+        self._handlers = {**self._any_time, **office.handlers}
         self._office = office
         self._lent = office.lending.active
 
@@ -147,7 +147,7 @@ class Node:
                 raise Poisoned(
                     f"{log.path} is poisoned ({log.poisoned}), so no office opens over it: open the log again"
                 )
-        office, self._office, self._handlers = self._office, None, self._desk.handlers
+        office, self._office, self._handlers = self._office, None, self._any_time
         if office is not None:
             office.lending.end_all()
         for log in self._registry.logs():
@@ -191,7 +191,7 @@ class Node:
                 self._guard.check(principal, message)
             handler = self._handlers.get(type(message))
             if handler is None and self._office is None:
-                raise NoLeader("this node does not lead yet: what stands in its logs is not committed yet, ask again")
+                raise self._not_leading()
             if handler is None:
                 raise InvalidRequest(f"{type(message).__name__} is not a request")
             work = handler(peer, message, payload, now)
@@ -202,6 +202,14 @@ class Node:
             self._fail(peer, message, error)
         except OSError as error:
             self._fail(peer, message, ReadFailed(f"the broker cannot read its files now: {error}"))
+
+    def _not_leading(self) -> Error:
+        standing = self.standing
+        if not standing.leader:
+            return NoLeader("this node does not lead yet: what stands in its logs is not committed yet, ask again")
+        error = NotLeader(f"this node does not lead: ask {standing.leader[0]}, the leader of term {standing.term}")
+        error.where, error.term = standing.leader[0], standing.term
+        return error
 
     def _fail(self, peer: Peer, message: Request, error: Error) -> None:
         self._counts["failures"] += 1

@@ -278,6 +278,16 @@ class Store(Protocol):
         ...
 
 
+class Standing(Struct, frozen=True):
+    """What a node of a cluster is now, as far as it knows; the default is that of a broker that is alone."""
+
+    role: str = ""
+    """leader or follower."""
+    term: int = 0
+    leader: tuple[str, ...] = ()
+    """Where clients connect to the leader of the term."""
+
+
 class NodeConfig(Struct, frozen=True, kw_only=True):
     """Identity and limits of one node. Times in seconds, sizes in bytes."""
 

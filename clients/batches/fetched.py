@@ -12,7 +12,7 @@ import msgspec
 from ...storage.batch import Batch, batches
 from ...storage.errors import Corrupt, Error
 from ...transport.messages import Failure, FetchedFrom, FetchFrom
-from ..connection.connection import raised
+from ..connection.question import raised
 from ..reading.readable import readable, verify
 
 if TYPE_CHECKING:

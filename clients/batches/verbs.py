@@ -20,7 +20,8 @@ from ...transport.messages import (
     ProducerOpened,
 )
 from ..arguments.quantities import Duration, Size, seconds, size_bytes
-from ..connection.connection import BatchesQuestion, Connection, Question
+from ..connection.connection import Connection
+from ..connection.question import BatchesQuestion, Question
 from ..connection.steps import Steps
 from ..descriptions import Appended, OpenedProducer
 from ..errors import InvalidArgument

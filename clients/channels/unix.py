@@ -42,6 +42,10 @@ class UnixChannel:
     def connected(self) -> bool:
         return self._socket.connected
 
+    @property
+    def unreachable(self) -> bool:
+        return not self._socket.connected
+
     def send(self, message: Message, payload: Buffer = b"") -> bool:
         return self._socket.send(frames(message, payload)) is _TAKEN
 

@@ -67,6 +67,10 @@ class ZmqChannel:
         return self._dealer.connected
 
     @property
+    def unreachable(self) -> bool:
+        return self._dealer.unreachable
+
+    @property
     def refusal(self) -> Error | None:
         return Unauthenticated(f"{self._url}: {self._dealer.refusal}") if self._dealer.refusal else None
 

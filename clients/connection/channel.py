@@ -1,7 +1,8 @@
 """A channel: messages to one broker and back, without waiting.
 
 Idea: `UnixChannel` and `ZmqChannel` speak to a broker process over sockets (modules of their names), `LocalChannel`
-(local.py) to a node in this process. The rest of the clients cannot tell them apart.
+(local.py) to a node in this process, `SeveralChannel` to one node of a cluster at a time. The rest of the clients
+cannot tell them apart.
 
 Contract: `send` says at once whether the message was taken; `receive` returns an arrived message, or None. `fileno` is
 readable when `receive` may have something; several threads may wait for it at once, without the client's lock. All
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
 class ClientChannel(Protocol):
     """See the module."""
 
-    remote: bool
-    """The broker is another process: answers arrive whatever we do. Where it is this one, `receive` does its work."""
+    @property
+    def remote(self) -> bool:
+        """The broker is another process: answers arrive whatever we do. Where it is this one, `receive` works."""
+        ...
 
-    more: bool
-    """Whether to `receive` again at once. Where that is not known before, it is true."""
+    @property
+    def more(self) -> bool:
+        """Whether to `receive` again at once. Where that is not known before, it is true."""
+        ...
 
     @property
     def connections(self) -> int:
@@ -37,6 +42,11 @@ class ClientChannel(Protocol):
     @property
     def connected(self) -> bool:
         """Whether the latest connection stands."""
+        ...
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether the latest try to connect has failed, as far as that can be known."""
         ...
 
     @property

@@ -1,8 +1,9 @@
-"""The connection: requests and their answers over one channel, kept up across lost connections.
+"""The connection: requests and their answers over one channel, kept up across lost connections and leaders.
 
 Idea: every request has an id and an asker. On a new connection the channel greets again, and every asker without an
 answer is told that its request may be lost. The asker decides how to recover (resend the same bytes, join again),
-because only it knows which requests are idempotent.
+because only it knows which requests are idempotent. What was asked of a node that does not lead counts as lost, too:
+seeking.py finds the one that does.
 
 Contract: nothing here waits. `turn` takes arrived messages and does what is due; `due` says when it must be called
 next. Callbacks of applications are only collected here, in `finished`, and outcomes that threads may wait for in
@@ -13,13 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from ...broker.errors import WrongCluster
 from ...storage import units
 from ...storage.errors import BatchTooLarge, Closed, Error
-from ...transport.codec import VERSION, check_request
+from ...transport.codec import VERSION
 from ...transport.errors import ProtocolError
 from ...transport.failures import error_of
 from ...transport.messages import (
@@ -29,14 +31,18 @@ from ...transport.messages import (
     Evicted,
     Failure,
     Hello,
+    LeaderMoved,
     ListTopics,
     Message,
+    Ping,
     Topic,
     Topics,
     Welcome,
 )  # fmt: skip
-from ..errors import InvalidArgument, TimedOut
+from ..errors import TimedOut
 from .overload import sat_out
+from .question import Question, expect
+from .seeking import NOT_LEADING, Seeking
 from .steps import FOREVER, Pause, Steps
 
 if TYPE_CHECKING:
@@ -56,6 +62,9 @@ LOOK_PERIOD_S = 1.0
 
 SILENT_S = 2.0
 """A client that waits longer than this for its broker says so in the log."""
+
+FOLLOWER = "follower"
+"""Role of a node that greets and does not serve."""
 
 AWAY_S = 2 * LOOK_PERIOD_S
 """A process that did not look for this long was stopped, not just busy."""
@@ -101,82 +110,21 @@ class Part(Protocol):
         ...
 
 
-class Question:
-    """A request for one answer, resent after a lost connection. Calls `then` with the answer."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        make: Callable[[int], Message],
-        then: Callable[[Answer], None] | None = None,
-        *,
-        payload: Buffer = b"",
-    ) -> None:
-        self.answer: Answer | None = None
-        self.times_sent = 0
-        self.request = 0
-        self._connection = connection
-        self._make = make
-        self._then = then
-        self._payload = payload
-
-    def send(self, message: Any = None) -> bool:
-        """Send `message`, or the request under a new id. Returns False if the channel cannot take it now."""
-        if message is None:
-            message = self._make(self._connection.next_request())
-        if not self._connection.send(message, self._payload, asker=self):
-            return False
-        self.times_sent += 1
-        self.request = message.request
-        return True
-
-    def checked(self) -> Message:
-        """The request under a new id. Raises InvalidArgument for invalid fields: a broker would count the client as
-        hostile."""
-        message = self._make(self._connection.next_request())
-        try:
-            check_request(message)
-        except ProtocolError as error:
-            raise InvalidArgument(error.message) from None
-        return message
-
-    def answered(self, answer: Answer) -> None:
-        if self.answer is None:
-            self.answer = answer
-        self._connection.ended.append(self)
-        if self._then is not None:
-            self._then(answer)
-
-    def lost(self) -> None:
-        self._connection.post(self)
-
-    def unanswered(self, now: float) -> None:
-        """Do nothing: a broker may take long, and the waiter has its own deadline."""
-
-    def cancel(self) -> None:
-        """Drop the answer: nothing waits for it any more."""
-        self._connection.forget(self)
-
-
-class BatchesQuestion(Question):
-    """Keeps the batches of its answer.
-
-    A `then` for that would be a cycle, which would keep them until garbage is collected.
-    """
-
-    batches: bytes = b""
-
-    def answered(self, answer: Answer) -> None:
-        super().answered(answer)
-        self.batches = bytes(self._connection.payload)
-
-
 class Connection:
     """See the module."""
 
     def __init__(
-        self, channel: ClientChannel, *, url: str, name: str, timeout: float, clock: Callable[[], float]
+        self,
+        channel: ClientChannel,
+        *,
+        url: str,
+        name: str,
+        timeout: float,
+        clock: Callable[[], float],
+        addresses: Sequence[str] = (),
+        turn_to: Callable[[str], None] | None = None,
     ) -> None:
+        """`addresses` of `url`, where it names several; `turn_to` has the channel begin anew with one of them."""
         self.channel = channel
         self.url = url
         self.timeout = timeout
@@ -200,6 +148,7 @@ class Connection:
         self._greeting = 0  # request of the latest Hello
         self._greet_again = 0.0  # at the first turn
         self._look_at = 0.0
+        self._seeking = Seeking(channel, url, addresses or (url,), turn_to, self.now)
         self._asked: dict[int, Asker] = {}
         self._lost: dict[Asker, None] = {}  # have yet to hear that their answers may be lost
         self._unsent: OrderedDict[Question, None] = OrderedDict()
@@ -264,9 +213,14 @@ class Connection:
                 if not channel.more:
                     break
             self._emptied = now
-            if self.refused is None and channel.refusal is not None:
-                self.refused = channel.refusal
-                self.ended.append(self)  # all waiters hear of it
+            if arrived:
+                self._seeking.heard(now)
+            if channel.refusal is not None and self.refused is None and not self._seeking.has_left:
+                self._refuse(channel.refusal)
+            if why := self._seeking.left(now, self._ready):
+                self._missed(why)
+            if self._seeking.turn(now, self._ready):
+                self._greet()
             if now >= self._greet_again:
                 self._greet()
             if now >= self._look_at:
@@ -312,7 +266,7 @@ class Connection:
 
     def due(self) -> float:
         """When to call `turn` at the latest; drivers that are `expecting` turn every LOOK_PERIOD_S anyway."""
-        due = min(self.channel.due(), self._greet_again)
+        due = min(self.channel.due(), self._greet_again, self._seeking.due(self._ready))
         for part in self.parts:
             due = min(due, part.due())
         return due
@@ -321,6 +275,12 @@ class Connection:
         self._look_at = now + LOOK_PERIOD_S
         for asker in dict.fromkeys(self._asked.values()):
             asker.unanswered(now)
+        if not (self._ready and self.expecting):
+            self._seeking.heard(now)  # nothing is owed
+        elif self._seeking.is_silent(now):
+            self._missed("it does not answer")
+        elif self._seeking.should_ask(now) and self.send(Ping(self.next_request())):
+            self._seeking.asked(now)
 
     @property
     def asking(self) -> bool:
@@ -339,10 +299,19 @@ class Connection:
             if session is not None:
                 session.told(message, payload)  # pyright: ignore[reportArgumentType]
             return
+        if isinstance(message, LeaderMoved):
+            if self._ready:
+                self._missed("it leads no longer", term=message.term, leader=message.leader)
+            return
         request: int = message.request  # pyright: ignore[reportAttributeAccessIssue]
         if request == self._greeting:
             self._greeting_answered(message)
             return
+        if isinstance(message, Failure) and message.code in NOT_LEADING:
+            if self._ready:  # the first to say so
+                self._not_led(message)
+            if self._seeking.elsewhere(self.clock()) is None:
+                return
         asker = self._asked.get(request)
         if asker is not None:
             self.payload = payload
@@ -359,20 +328,32 @@ class Connection:
         self._greeted = self.channel.connections
         self._greeting = self.next_request()
         self._greet_again = self.clock() + GREETING_PATIENCE_S
-        if not self.channel.send(Hello(self._greeting, VERSION, VERSION, self._name)):
+        if not self.channel.send(Hello(self._greeting, VERSION, VERSION, self._name, self._seeking.search.term)):
             self._greeted = -1 if self.channel.connected else self._greeted
 
     def _greeting_answered(self, message: Answer) -> None:
+        if self._seeking.has_left:
+            return  # it took too long
         self._greet_again = FOREVER
         if isinstance(message, Failure):
-            if message.after_ms:
+            if message.code in NOT_LEADING:
+                self._not_led(message)
+            elif message.after_ms:
                 self._greet_again, self._denied = self.clock() + message.after_ms / 1000, message.message
             else:
-                self.refused = error_of(message)
+                self._refuse(error_of(message))
             return
         if not isinstance(message, Welcome):
-            self.refused = ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}")
+            self._refuse(ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}"))
             return
+        search = self._seeking.search
+        if message.role == FOLLOWER or message.term < search.term:
+            self._missed("it does not lead", term=message.term, leader=message.leader)
+            return
+        if not search.is_ours(message.cluster):
+            self._refuse(WrongCluster(f"{search.address} is of another cluster than the nodes that led before it"))
+            return
+        self._seeking.found(self.clock(), message.term)
         self._denied = ""
         again, self.welcome, self._ready, self.refused = self.welcome is not None, message, True, None
         self._lost.update(dict.fromkeys(self._asked.values()))
@@ -385,6 +366,26 @@ class Connection:
             asker = next(iter(self._lost))
             asker.lost()
             self._lost.pop(asker, None)
+
+    def _not_led(self, failure: Failure) -> None:
+        self._missed(failure.message, term=failure.term, leader=[failure.where] if failure.where else ())
+
+    def _missed(self, why: str, *, term: int = 0, leader: Sequence[str] = (), refusal: Error | None = None) -> None:
+        """The node does not lead us: what is out counts as lost, and the search goes on."""
+        self._ready, self._denied = False, why
+        self._greet_again = self._seeking.missed(self.clock(), why, term=term, leader=leader, refusal=refusal)
+        self.refused = self._seeking.search.refused
+        self.ended.append(self)  # all waiters look whether they go on
+        if (elsewhere := self._seeking.elsewhere(self.clock())) is not None:
+            failure = Failure(0, elsewhere.code, elsewhere.message, True, elsewhere.where, term=elsewhere.term)
+            while self._unsent:
+                question = next(iter(self._unsent))
+                question.answered(failure)
+                self._unsent.pop(question, None)
+
+    def _refuse(self, error: Error) -> None:
+        """The node will never let us in."""
+        self._missed(error.message, refusal=error)
 
     # -- asking and waiting -----------------------------------------------------------------------------
 
@@ -415,18 +416,27 @@ class Connection:
 
     def is_over(self, deadline: float) -> bool:
         """Whether waiting is over: then `check` raises."""
-        return self.refused is not None or self.clock() >= deadline
+        return self._end(deadline, "") is not None
 
     def check(self, deadline: float, what: str) -> None:
-        """Raise if waiting is over: the broker refused us or the deadline passed."""
+        """Raise if waiting is over: the broker refused us, another node leads, or the deadline passed."""
+        if (error := self._end(deadline, what)) is not None:
+            raise error
+
+    def _end(self, deadline: float, what: str) -> Error | None:
         if self.refused is not None:
-            raise self.refused
-        if self.clock() >= deadline:
-            raise TimedOut(f"timed out: {what}: {self.state}")
+            return self.refused
+        now = self.clock()
+        if (elsewhere := self._seeking.elsewhere(now)) is not None:
+            return elsewhere
+        return TimedOut(f"timed out: {what}: {self.state}") if now >= deadline else None
 
     @property
     def state(self) -> str:
         """The state of the connection, for error messages."""
+        search = self._seeking.search
+        if search.several and not self._ready:
+            return f"none of the nodes leads: {search.state}" if search.state else f"none of {self.url} answers"
         if not self.channel.connected:
             return f"no connection to {self.url}; is a broker running there?"
         if not self._ready:
@@ -479,20 +489,3 @@ class Connection:
         """Close the channel; parts must be closed before."""
         self.parts.clear()
         self.channel.close()
-
-
-def expect(answer: Answer, kind: type[A]) -> A:
-    """Return the answer if it is of `kind`; raise the error of a Failure."""
-    if isinstance(answer, kind):
-        return answer
-    if isinstance(answer, Failure):
-        raise raised(answer)
-    raise ProtocolError(f"the broker answered with {type(answer).__name__} where {kind.__name__} belongs")
-
-
-def raised(failure: Failure) -> Error:
-    """The error of a failure, with the offset where reading may go on."""
-    error = error_of(failure)
-    if failure.offset >= 0:
-        error.offset = failure.offset
-    return error

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from ...broker.errors import PartitionUnavailable
 from ...transport.messages import Answer, ListTopics, Partition, Topic, Topics
-from .connection import Connection, Question
+from .connection import Connection
+from .question import Question
 
 
 def is_closed(partition: Partition) -> bool:

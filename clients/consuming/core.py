@@ -23,7 +23,7 @@ from ...storage.record import Record, records
 from ...transport.consumer_session import ConsumerSession, Delivery
 from ...transport.messages import Answer, Commit, Done, FindOffsets, Offsets, Position, Topic
 from ..arguments.checking import count
-from ..connection.connection import Question
+from ..connection.question import Question
 from ..connection.steps import FOREVER, Pause, Steps
 from ..connection.unavailable import UnavailablePartitions, is_closed
 from ..errors import NoGroup

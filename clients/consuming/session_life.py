@@ -37,7 +37,7 @@ from ...transport.messages import (
     Topic,
     Topics,
 )
-from ..connection.connection import Question, raised
+from ..connection.question import Question, raised
 from ..connection.steps import FOREVER
 from ..errors import MappedUnavailable
 

@@ -64,6 +64,7 @@ class DirectoryChannel:
 
     remote = False
     refusal = None
+    unreachable = False
     more = True
 
     def __init__(self, data: str, *, clock: Callable[[], float]) -> None:

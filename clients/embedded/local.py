@@ -246,6 +246,7 @@ class LocalChannel:
 
     remote = False
     refusal = None
+    unreachable = False
     more = True
 
     def __init__(

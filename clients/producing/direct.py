@@ -28,8 +28,8 @@ from ...storage.lending.grant import LogGrant
 from ...storage.recovery import LogEnd
 from ...transport.messages import Answer, Failure, GiveBack, Lend, Lent, Moved, Produced
 from ...transport.producer_session import TARGET_BYTES, InFlight, ProducerSession
-from ...transport.url import parse
-from ..connection.connection import Question
+from ...transport.url import addresses
+from ..connection.question import Question
 from .core import ProducerCore
 from .partition_sender import PartitionSender
 
@@ -88,7 +88,10 @@ def direct_of(core: ProducerCore) -> Direct:
 
 def never(url: str, *, may_append: bool) -> str:
     """Why no log can be lent to a client of `url`; "" if one may be."""
-    scheme = parse(url).scheme
+    first, *others = addresses(url)
+    scheme = first.partition("://")[0]
+    if others:
+        return "nodes of a cluster lend no logs: each record goes through the leader"
     if scheme != "unix":
         return f"only clients of a broker's unix:// address append by themselves, and this one uses {scheme}://"
     if not may_append:

@@ -27,7 +27,8 @@ from ...storage.header import of_producer
 from ...transport.failures import error_from
 from ...transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened, Topic
 from ...transport.producer_session import TARGET_BYTES, InFlight, ProducerSession
-from ..connection.connection import LOOK_PERIOD_S, Question, raised
+from ..connection.connection import LOOK_PERIOD_S
+from ..connection.question import Question, raised
 from ..connection.steps import FOREVER
 from .pending import Owner, Pending
 from .queued import queue_columns

@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from ...transport.messages import Answer, Topic
 from ...transport.queue_messages import Claim, Leased
 from ..arguments.quantities import Duration, microseconds, seconds
-from ..connection.connection import BatchesQuestion
+from ..connection.question import BatchesQuestion
 from ..errors import InvalidArgument
 from .task_ids import parse_task_id, task_id
 

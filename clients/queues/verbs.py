@@ -55,7 +55,8 @@ from ..arguments.quantities import (
     setting_values,
     start_time,
 )
-from ..connection.connection import BatchesQuestion, Connection, Question
+from ..connection.connection import Connection
+from ..connection.question import BatchesQuestion, Question
 from ..connection.steps import FOREVER, Steps
 from ..errors import InvalidArgument, TimedOut
 from .claiming import claim, claim_plan, idle_milliseconds

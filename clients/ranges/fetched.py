@@ -17,7 +17,8 @@ from ...broker.errors import LimitReached
 from ...storage.batch import Batch, batches
 from ...storage.errors import Error, OutOfBounds
 from ...transport.messages import Fetch, Fetched, Measure, Measured, Span
-from ..connection.connection import Connection, Question
+from ..connection.connection import Connection
+from ..connection.question import Question
 from ..connection.steps import Steps
 from ..reading.readable import readable
 

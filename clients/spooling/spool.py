@@ -29,7 +29,7 @@ from ...storage.files import Files
 from ...storage.header_list import GivenHeaders, HeaderList, checked_headers
 from ...storage.lock import take
 from ...storage.rolling_logs import OFFSET_BITS, RollingLogs
-from ...transport.url import parse
+from ...transport.url import addresses
 from ..arguments.checking import check_name, checks
 from ..arguments.quantities import Duration, Size, event_time, seconds, size_bytes
 from ..errors import InvalidArgument, SpoolFull, TimedOut
@@ -95,7 +95,7 @@ class Spool:
         if when_full not in ("refuse", "drop_oldest"):
             raise InvalidArgument(f'when_full={when_full!r} is neither "refuse" nor "drop_oldest"')
         if to is not None:
-            parse(to)
+            addresses(to)
         self.path = os.path.abspath(os.fspath(path))
         self._max_bytes = size_bytes(max_bytes, "max_bytes")
         self._max_age_s = None if max_age is None else seconds(max_age, "max_age")

@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from ...storage.arguments import whole
-from ...transport.url import parse
+from ...transport.url import addresses
 from ..arguments.checking import check_name, checked, checks
 from ..arguments.quantities import Duration, seconds, some_seconds
 from ..client import Client
@@ -89,7 +89,7 @@ class Tasks:
 
         Raises: InvalidUrl, InvalidArgument.
         """
-        parse(url)
+        addresses(url)
         check_name("group", group)
         self.url = url
         self.group = group

@@ -23,7 +23,7 @@ from ...storage.errors import Closed, Error
 from ...transport.messages import Answer, Topic
 from ...transport.queue_messages import BY_GROUP, Extended, ExtendLeases, Leased, Verb
 from ..arguments.quantities import Duration, lease_milliseconds
-from ..connection.connection import Question
+from ..connection.question import Question
 from ..connection.steps import Pause, Steps
 from ..connection.unavailable import UnavailablePartitions, is_not_worked_on
 from ..errors import InvalidArgument

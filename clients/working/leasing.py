@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...storage.errors import Error, InvalidBatch
 from ...transport.messages import Answer, Failure
 from ...transport.queue_messages import BY_GROUP, Lease, Leased, SettleTasks, Verb
-from ..connection.connection import Question, raised
+from ..connection.question import Question, raised
 from ..connection.steps import Pause, Steps
 from ..queues.picking import Unreadable, pick
 from .leases import PACE_MS, Held, LeaseHolder, SettleFuture, length_ms

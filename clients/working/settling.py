@@ -16,7 +16,7 @@ from ...storage.errors import Error
 from ...transport.failures import error_from
 from ...transport.messages import Answer, Failure, Topic
 from ...transport.queue_messages import Refusal, Settle, Settled, SettleTasks
-from ..connection.connection import Question, raised
+from ..connection.question import Question, raised
 from ..connection.steps import FOREVER
 from .leases import Gathering, Held, SettleFuture
 

@@ -20,6 +20,7 @@ import msgspec
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 
+from ...broker.errors import NotLeader
 from ...broker.rights import ANYONE
 from ...storage.errors import Error
 from ..holding import TOO_MUCH, HeldBytes
@@ -224,7 +225,7 @@ def application(door: HttpGateway, rows: Sequence[HttpOperation], body_bytes: in
         return router
     return CORSMiddleware(
         router, allow_origins=door.origins, allow_methods=["*"], allow_headers=["*"],
-        expose_headers=["Penstock-Next", "Retry-After", "X-Request-Id"],
+        expose_headers=["Penstock-Leader", "Penstock-Next", "Retry-After", "X-Request-Id"],
     )  # fmt: skip
 
 
@@ -305,6 +306,8 @@ def _failed(error: Exception, methods: Any, request_id: bytes) -> Reply:
         return _problem(error.status, error.problem, *filter(None, [extra.get(error.status)]))
     if isinstance(error, Error):
         again = ((b"retry-after", b"%d" % math.ceil(error.retry_after)),) if error.retry_after else ()
+        if isinstance(error, NotLeader):
+            again += ((b"penstock-leader", error.where.encode()),)
         return _problem(status_of(error), problem_of(error), *again)
     if isinstance(error, (msgspec.DecodeError, UnicodeError)):
         return _problem(400, Problem("invalid_request", malformed(str(error)), False))

@@ -23,7 +23,7 @@ from ..storage import units
 from ..storage.errors import Error
 from ..transport import ipc_paths, other_doors
 from ..transport.keys import VARIABLE
-from ..transport.url import connect_url
+from ..transport.url import addresses, connect_url
 from .output import Output
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class Invocation:
         """A client of the broker. Raises what `penstock.connect` raises."""
         url = self.url
         scheme, _, path = url.partition("://")
-        if scheme in ("unix", "ipc"):
+        if len(addresses(url)) == 1 and scheme in ("unix", "ipc"):
             _check_listens(url, path)
-        elif scheme == "tcp":
+        elif len(addresses(url)) == 1 and scheme == "tcp":
             _check_speaks(url)
         from ..connecting import connect
 

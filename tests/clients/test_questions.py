@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from penstock.clients.batches.verbs import FetchManyQuestion
-from penstock.clients.connection.connection import Question
+from penstock.clients.connection.question import Question
 from penstock.clients.queues.claiming import _ClaimQuestion
 from penstock.clients.queues.verbs import _DeadQuestion
 from penstock.clients.verbs import FetchQuestion

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from penstock.clients import Client, connect
-from penstock.clients.connection.connection import Question
+from penstock.clients.connection.question import Question
 from penstock.clients.embedded.peek import Peek
 from penstock.storage import Files
 from penstock.storage.embedded import Log

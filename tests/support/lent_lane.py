@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from penstock.clients.connection.connection import Question
+from penstock.clients.connection.question import Question
 from penstock.clients.embedded.local import LocalChannel
 from penstock.clients.producing import direct
 from penstock.storage.plan import Appended

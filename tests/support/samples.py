@@ -20,6 +20,7 @@ _SCHEDULE = m.Schedule(TOPIC, "flights", "nightly", "0 3 * * *", "UTC", b"{}", N
 
 REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.Hello(1, 1, 1, "penstock-python 0.1.0"), b""),
+    (m.Hello(1, 1, 1, "penstock-python 0.1.0", 9), b""),
     (m.Ping(2, 9), b""),
     (m.CreateTopic(3, "flights", 4, {"commit": "written", "retain_unread": True, "ratio": 0.5}), b""),
     (m.AlterTopic(4, TOPIC, {"retention_s": None}, 8), b""),
@@ -82,6 +83,9 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.Done(2), b""),
     (m.Welcome(3, 1, "penstock 0.1.0", "aa", "bb", 2**64 - 1, 1 << 26, 1 << 24, "boot", "/data", "/penstock-1"), b""),
     (m.Welcome(3, 1, "penstock", "aa", "bb", 7, 1 << 26, 1 << 24, "", "", "", ["tcp://broker.example:7070"]), b""),
+    (m.Welcome(3, 1, "", "aa", "bb", 7, 1, 1, "", "", "", [], "follower", 9, ["tcp://a:7070", "unix:///a"]), b""),
+    (m.Failure(3, "not_leader", "it follows", True, "tcp://a:7070", -1, 0, 9), b""),
+    (m.LeaderMoved(9, ["tcp://a:7070"]), b""),
     (m.Topics(4, [_TOPIC, _TOPIC]), b""),
     (m.Offsets(5, [(10, 2), (0, 0)]), b""),
     (m.ProducerOpened(6, 2**63 + 1, 2, 500), b""),

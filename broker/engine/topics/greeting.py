@@ -1,6 +1,7 @@
 """Hello and Stats: the broker's identity, and its counters.
 
-Contract: the highest version both sides speak is chosen, or the connection is refused with both ranges named.
+Contract: the highest version both sides speak is chosen, or the connection is refused with both ranges named. A node
+whose term is lower than one that the client has seen does not serve it: what it would answer may be outdated.
 """
 
 from __future__ import annotations
@@ -9,25 +10,30 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from ....transport.messages import Hello, Stats, StatsReply, Welcome
-from ...errors import UnsupportedVersion
-from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+from ...errors import NoLeader, UnsupportedVersion
+from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Standing, Work
 
 Counting = Callable[[], Generator[int | None, None, dict[str, Any]]]
 """Counters and sizes by name, counted in steps."""
 
 
 class Greeting:
-    """Handlers of Hello and Stats."""
+    """Handlers of Hello and Stats.
 
-    def __init__(self, port: Port, config: NodeConfig, incarnation: int, stats: Counting) -> None:
+    `position`: what the node is now, and the incarnation of its office, 0 without one.
+    """
+
+    def __init__(
+        self, port: Port, config: NodeConfig, position: Callable[[], tuple[Standing, int]], stats: Counting
+    ) -> None:
         self.handlers: Handlers = {Hello: self.hello, Stats: self.stats}
         self._port = port
         self._config = config
-        self._incarnation = incarnation
+        self._position = position
         self._stats = stats
 
     def hello(self, peer: Peer, message: Hello, payload: Payload, now: Now) -> None:
-        """Agree on a version. Raises UnsupportedVersion."""
+        """Agree on a version. Raises UnsupportedVersion, NoLeader."""
         config = self._config
         version = min(message.newest_version, config.newest_version)
         if version < max(message.oldest_version, config.oldest_version):
@@ -35,12 +41,19 @@ class Greeting:
                 f"the client speaks versions {message.oldest_version} to {message.newest_version}, "
                 f"this broker {config.oldest_version} to {config.newest_version}: upgrade the older one"
             )
+        standing, incarnation = self._position()
+        if message.term > standing.term:
+            raise NoLeader(
+                f"this node knows of term {standing.term}, and the client of term {message.term}: another node leads"
+            )
+        if not incarnation and not standing.role:
+            raise NoLeader("this node does not lead yet: what stands in its logs is not committed yet, ask again")
         self._port.reply(
             peer,
             Welcome(
-                message.request, version, config.server, config.node, config.cluster, self._incarnation,
+                message.request, version, config.server, config.node, config.cluster, incarnation,
                 config.max_frame_bytes, config.max_record_bytes, config.boot_id, config.data, config.board,
-                list(config.advertise),
+                list(config.advertise), standing.role, standing.term, list(standing.leader),
             ),
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from ....storage.errors import Error
 from ....transport.messages import Answer, Failure, Produced
+from ...errors import NotLeader
 from ..ports import Peer, Port
 from ..tables.producers import Place
 
@@ -25,7 +26,8 @@ def failure(request: int, error: Error) -> Failure:
     """An error as it travels."""
     offset = getattr(error, "next_offset", None)
     offset, after_ms = error.offset if offset is None else offset, math.ceil(error.retry_after * 1000)
-    return Failure(request, error.code, error.message, error.retry, "", offset, after_ms)
+    where, term = (error.where, error.term) if isinstance(error, NotLeader) else ("", 0)
+    return Failure(request, error.code, error.message, error.retry, where, offset, after_ms, term)
 
 
 def refusing(port: Port, peer: Peer, request: int) -> Callable[[Error], None]:

@@ -12,7 +12,7 @@ import pytest
 from penstock.broker import errors as broker_errors
 from penstock.clients import errors as client_errors
 from penstock.gateway.holding import HeldBytes
-from penstock.gateway.http.app import application
+from penstock.gateway.http.app import _failed, application
 from penstock.gateway.http.operation import JSON, HttpCall, HttpGateway, HttpOperation, Reply
 from penstock.gateway.http.problems import PHRASES, Problem, problem_of, status_of
 from penstock.storage import errors
@@ -218,6 +218,14 @@ def test_every_error_of_penstock_has_a_status_that_is_documented():
 def test_a_problem_says_whether_waiting_helps():
     assert problem_of(client_errors.TimedOut("late")) == Problem("timed_out", "late", True)
     assert problem_of(errors.Poisoned("gone")) == Problem("poisoned", "gone", False)
+
+
+def test_a_node_that_does_not_lead_names_the_leader():
+    error = broker_errors.NotLeader("it follows")
+    error.where = "tcp://b:7070"
+    reply = _failed(error, [], b"1")
+    assert (reply.status, dict(reply.headers)[b"penstock-leader"]) == (503, b"tcp://b:7070")
+    assert "not_leader" in str(reply.body)
 
 
 LARGE = b"POST /api/v1/queues/q/messages HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: %s\r\n"

@@ -1,0 +1,130 @@
+"""Clients of a cluster: they find the leader among several addresses, and go on when another node leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from penstock.broker.errors import NotLeader, WrongCluster
+from penstock.clients import Client, connect
+from penstock.clients.connection import seeking
+from penstock.clients.errors import TimedOut
+from support.shard import Shard
+
+
+@pytest.fixture(params=["unix", "ipc", "tcp"])
+def shard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shard]:
+    urls = ["tcp://127.0.0.1:0"] * 3
+    if request.param != "tcp":
+        urls = [f"{request.param}://{tmp_path}/{number}.sock" for number in range(3)]
+    with Shard(urls) as made:
+        yield made
+
+
+def test_the_leader_is_found_behind_dead_addresses_and_followers(shard: Shard, dial: Callable[..., Client]) -> None:
+    shard.kill(0)
+    shard.move(2)
+    assert dial(shard.url).create_topic("t").name == "t"
+
+
+@pytest.mark.parametrize("aloud", [True, False])
+def test_producers_and_consumers_go_on_under_the_next_leader(
+    shard: Shard, dial: Callable[..., Client], aloud: bool
+) -> None:
+    client = dial(shard.url)
+    client.create_topic("t")
+    producer, consumer = client.producer("t"), client.consumer("t", group="g", session_timeout=60)
+    futures = [producer.send_nowait(b"%d" % number) for number in range(20)]
+    shard.move(1, aloud=aloud)
+    futures += [producer.send_nowait(b"%d" % number) for number in range(20, 40)]
+    producer.flush()
+    shard.move(2, aloud=aloud)
+    assert producer.send(b"40") == 40
+    assert [future.result() for future in futures] == list(range(40)), "each once, in order"
+    found: set[bytes] = set()
+    while len(found) < 41:
+        found |= {record.value for record in consumer.fetch(wait=5)}
+    consumer.commit()
+    assert client.group("t", "g").lag == 0
+
+
+def test_a_worker_settles_under_the_next_leader_what_it_leased(shard: Shard, dial: Callable[..., Client]) -> None:
+    client = dial(shard.url)
+    client.create_topic("t")
+    client.producer("t").send_many([b"a", b"b"])
+    worker = client.worker("t", group="g", lease=60)
+    tasks = worker.fetch(2, wait=30)
+    shard.move(1)
+    assert worker.ack(tasks[:1]) is None
+    worker.release(tasks[1:])
+    (again,) = worker.fetch(2, wait=30)
+    assert (again.value, again.attempt) == (b"b", 1)
+    worker.ack([again])
+
+
+def test_a_dead_leader_is_left_at_once(shard: Shard, dial: Callable[..., Client]) -> None:
+    client = dial(shard.url)
+    client.create_topic("t")
+    producer = client.producer("t")
+    assert producer.send(b"0") == 0
+    shard.move(-1)
+    shard.kill(0)
+    shard.move(1)
+    assert producer.send(b"1") == 1
+
+
+def test_a_leader_that_is_stopped_is_left_when_a_ping_has_no_answer(
+    shard: Shard, dial: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seeking, "SILENCE_S", 0.1)
+    monkeypatch.setattr(seeking, "PROBE_S", 0.1)
+    client = dial(shard.url)
+    client.create_topic("t")
+    shard.doors[0].stopped = True
+    shard.move(2)
+    assert [topic.name for topic in client.topics()] == ["t"]
+
+
+def test_what_every_node_says_is_told_when_none_leads(shard: Shard, dial: Callable[..., Client]) -> None:
+    client = dial(shard.url, timeout=1.0)
+    shard.move(-1)
+    with pytest.raises(TimedOut, match=r"none of the nodes leads: .*it (follows|does not lead)"):
+        client.create_topic("t")
+    shard.move(1)
+    assert client.create_topic("t").name == "t"
+
+
+def test_a_client_of_one_follower_is_told_at_once_who_leads(shard: Shard) -> None:
+    with connect(shard.doors[0].url) as client:
+        client.create_topic("t")
+        shard.move(1)
+        with pytest.raises(NotLeader, match="give the addresses of several nodes") as raised:
+            client.topics()
+        assert (raised.value.where, raised.value.term, raised.value.retry) == (shard.doors[1].url, 2, True)
+
+
+def test_a_client_of_one_node_goes_on_when_it_leads_again(shard: Shard) -> None:
+    with connect(shard.doors[0].url) as client:
+        shard.move(1)
+        with pytest.raises(NotLeader):
+            client.create_topic("t")
+        shard.move(0)
+        while not topic_made(client):  # for NEWS_S, the client believes the last news
+            pass
+
+
+def topic_made(client: Client) -> bool:
+    with suppress(NotLeader):
+        return client.create_topic("t", if_missing=True).name == "t"
+    return False
+
+
+def test_a_node_of_another_cluster_is_not_used(tmp_path: Path) -> None:
+    one, other = (Shard([f"unix://{tmp_path}/{name}.sock"]) for name in ("one", "other"))
+    with one, other, connect(f"{one.url},{tmp_path}/other.sock", timeout=1.0) as client:
+        client.create_topic("t")
+        one.kill(0)
+        with pytest.raises((TimedOut, WrongCluster), match="another cluster"):
+            client.topics()
