@@ -98,6 +98,12 @@ class NotLeader(BrokerError):
     """The term that it leads in."""
 
 
+class InvalidPeers(BrokerError, ValueError):
+    """Nodes of a cluster that cannot be: how many, their ids, or their addresses."""
+
+    code = "invalid_peers"
+
+
 class WrongCluster(BrokerError):
     """Nodes that belong to different clusters: nothing was done."""
 

@@ -127,7 +127,8 @@ ORDER = {
         *("processes", "system", "diagnostics", "refusals", "access", "stop", "config", "cold_reads", "control"),
         *("frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies", "admission"),
-        *("watermarks", "raft", "engine", "lenders", "store", "replica", "port", "overdrafts", "throttling", "intake"),
+        *("watermarks", "raft", "peers", "engine", "lenders", "store", "replica", "port", "overdrafts"),
+        *("throttling", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [

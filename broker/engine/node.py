@@ -48,7 +48,7 @@ from .logs.log_agenda import LogAgenda
 from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
 from .office import Office
-from .ports import Handlers, LentLogs, NodeConfig, Now, Payload, Peer, Port, Randomness, Standing, Store
+from .ports import Handlers, LentLogs, NodeConfig, NodeStanding, Now, Payload, Peer, Port, Randomness, Store
 from .topics.greeting import Greeting
 from .turns.portions import Portions
 from .turns.replies import failure
@@ -105,7 +105,7 @@ class Node:
         self._counts = {"requests": 0, "failures": 0}
         self._portions = Portions()
         self._office: Office | None = None
-        self.standing = Standing()
+        self.standing = NodeStanding()
         """What the node is in its cluster: the driver says so whenever that changes."""
         greeting = Greeting(port, config, lambda: (self.standing, self.incarnation), self._stats_in_steps)
         self._any_time: Handlers = {**self._desk.handlers, **greeting.handlers}

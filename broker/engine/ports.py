@@ -278,7 +278,7 @@ class Store(Protocol):
         ...
 
 
-class Standing(Struct, frozen=True):
+class NodeStanding(Struct, frozen=True):
     """What a node of a cluster is now, as far as it knows; the default is that of a broker that is alone."""
 
     role: str = ""

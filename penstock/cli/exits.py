@@ -28,6 +28,7 @@ ERRORS = {
         "invalid_users",
         "insecure_listen",
         "invalid_key",
+        "invalid_peers",
     ),
     NOT_FOUND: (
         "unknown_topic",

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....transport.messages import Hello, Stats, StatsReply, Welcome
 from ...errors import NoLeader, UnsupportedVersion
-from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Standing, Work
+from ..ports import Handlers, NodeConfig, NodeStanding, Now, Payload, Peer, Port, Work
 
 Counting = Callable[[], Generator[int | None, None, dict[str, Any]]]
 """Counters and sizes by name, counted in steps."""
@@ -24,7 +24,7 @@ class Greeting:
     """
 
     def __init__(
-        self, port: Port, config: NodeConfig, position: Callable[[], tuple[Standing, int]], stats: Counting
+        self, port: Port, config: NodeConfig, position: Callable[[], tuple[NodeStanding, int]], stats: Counting
     ) -> None:
         self.handlers: Handlers = {Hello: self.hello, Stats: self.stats}
         self._port = port

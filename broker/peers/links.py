@@ -1,0 +1,200 @@
+"""The sockets between this node and its peers.
+
+Idea: each node listens for control and for data messages at two addresses, and connects to the same two of each peer.
+Messages go one way on each connection; the first is a PeerHello, without which nothing else is heard.
+
+Contract: nothing here waits. `put` and `flush` send, `take` gives what has arrived, control messages first, and
+`renewed` names the peers that have a new connection: what was sent to them may be lost, so the Raft core probes them.
+One thread. Must not know what messages mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...transport.errors import ProtocolError
+from ...transport.sent import Sent
+from ...transport.url import connect_url
+from ..errors import InvalidPeers
+from .greeting import PeerIdentity, refusal_of
+from .messages import FRAME_BYTES_MAX, PeerHello, frames_of, message_of
+from .outbox import PeerLane, PeerOutbox
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from ...transport.zmq_connecting import ClientSocket
+    from ...transport.zmq_serving import ServerSocket
+    from ...transport.zmq_sockets import Context
+    from ..raft.messages import Message
+
+DOMAIN = "peers"
+"""What a gate is told of connections to these sockets."""
+
+GREETED_MAX = 256
+"""Greeted connections that are remembered of one socket: a node has one, and some that are gone."""
+
+TAKEN_MAX = 256
+"""Messages that one call of `take` hands out of one socket: then others have a turn."""
+
+
+class PeerArrival(NamedTuple):
+    """A message of a peer, with the batches that came in the same frame."""
+
+    node: int
+    message: Message
+    bodies: dict[tuple[bytes, int, int], bytes]
+
+
+def data_address(address: str) -> str:
+    """Where a node whose address for peers is `address` hears data: the next port, or a path beside it."""
+    url = connect_url(address)
+    if url.scheme == "tcp":
+        if url.port == 65535:
+            raise InvalidPeers(f"{address} has the last port, and data comes at the next one: choose a lower port")
+        return f"tcp://{url.host}:{url.port + 1}"
+    if url.scheme == "ipc":
+        return f"ipc://{url.path}.data"
+    raise InvalidPeers(f"{address}: nodes reach each other by tcp:// or ipc://")
+
+
+class PeerConnection:
+    """Our connection to one socket of a peer."""
+
+    def __init__(self, socket: ClientSocket, lane: PeerLane) -> None:
+        self.socket = socket
+        self._lane = lane
+        self._greeted = 0  # the connection that we greeted on
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the connection stands and is greeted."""
+        return self.socket.connected and self._greeted == self.socket.connections
+
+    def refresh(self, hello: Callable[[], PeerHello]) -> bool:
+        """Greet on a new connection. Returns whether there was one."""
+        socket = self.socket
+        socket.refresh()
+        if not socket.connected or self._greeted == socket.connections:
+            return False
+        self._lane.clear()
+        if socket.send(frames_of(hello())) is not Sent.TAKEN:
+            return False
+        self._greeted = socket.connections
+        return True
+
+    def flush(self) -> None:
+        """Send what waits."""
+        if self.is_up:
+            self._lane.flush(lambda frames: self.socket.send(frames) is Sent.TAKEN)
+
+
+class PeerLinks:
+    """See the module. `uuid_of`: what the cluster knows of a node's directory; `say`: a line of the log."""
+
+    def __init__(
+        self,
+        own: PeerIdentity,
+        context: Context,
+        listen: str,
+        *,
+        uuid_of: Callable[[int], bytes] = lambda node: b"",
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Listen at `listen` and connect to all peers. Raises AddressInUse, CannotListen, InvalidUrl, InvalidPeers."""
+        self.own = own
+        self._uuid_of = uuid_of
+        self._say = say
+        self._outboxes = {node: PeerOutbox() for node in own.peers if node != own.node}
+        self.servers: list[ServerSocket] = [
+            context.server([url], max_bytes=FRAME_BYTES_MAX, domain=DOMAIN) for url in (listen, data_address(listen))
+        ]
+        self._greeted: list[dict[bytes, int]] = [{}, {}]  # by socket: which node a connection is of
+        self.advertised: dict[int, list[str]] = {}
+        """Where clients connect to a node, as it said."""
+        self.refused = 0
+        """Greetings so far that were refused."""
+        self._renewed: set[int] = set()
+        self.outgoing: dict[int, list[PeerConnection]] = {}
+        for node, outbox in self._outboxes.items():
+            lanes = (own.peers[node], outbox.control), (data_address(own.peers[node]), outbox.data)
+            self.outgoing[node] = [
+                PeerConnection(context.client(url, max_bytes=FRAME_BYTES_MAX), lane) for url, lane in lanes
+            ]
+
+    def put(self, message: Message, bodies: Sequence[Buffer] = ()) -> bool:
+        """Send a message with the next `flush`, with batches that it needs. False if it is lost."""
+        outbox = self._outboxes.get(message.to)
+        return outbox is not None and outbox.put(message, bodies)
+
+    def flush(self) -> None:
+        """Send what was put: control messages of all peers first. Call it once a turn."""
+        for node, both in self.outgoing.items():
+            for each in both:
+                if each.refresh(lambda node=node: self.own.hello(node, self._uuid_of(node))):
+                    self._renewed.add(node)
+        for place in range(2):
+            for both in self.outgoing.values():
+                both[place].flush()
+
+    def renewed(self) -> set[int]:
+        """Peers with a new connection since the last call, in either direction."""
+        found, self._renewed = self._renewed, set()
+        return found
+
+    def reachable(self) -> set[int]:
+        """Peers that our messages go to now."""
+        return {node for node, both in self.outgoing.items() if all(each.is_up for each in both)}
+
+    def take(self) -> Iterator[PeerArrival]:
+        """What has arrived, control messages first."""
+        for server, greeted in zip(self.servers, self._greeted, strict=True):
+            for _ in range(TAKEN_MAX):
+                received = server.receive()
+                if received is None:
+                    break
+                peer, frames = received
+                yield from self._read(server, greeted, peer, frames)
+
+    def _read(
+        self, server: ServerSocket, greeted: dict[bytes, int], peer: bytes, frames: list[Buffer]
+    ) -> Iterator[PeerArrival]:
+        try:
+            message, batches = message_of(frames)
+        except ProtocolError as error:
+            self._refuse(server, greeted, peer, error.message)
+            return
+        if isinstance(message, PeerHello):
+            self._greet(server, greeted, peer, message)
+            return
+        node = greeted.get(peer)
+        if node is None:
+            return  # sent before its PeerHello, over a connection that the sender has not noticed yet
+        bodies = {(batch.log_id, batch.seq, batch.header_checksum): bytes(batch.buffer) for batch in batches}
+        for each in message.messages:
+            if each.sender == node and each.to == self.own.node:
+                yield PeerArrival(node, each, bodies)
+
+    def _greet(self, server: ServerSocket, greeted: dict[bytes, int], peer: bytes, hello: PeerHello) -> None:
+        if refusal := refusal_of(hello, self.own, self._uuid_of):
+            self._refuse(server, greeted, peer, refusal)
+            return
+        while len(greeted) >= GREETED_MAX:
+            del greeted[next(iter(greeted))]
+        greeted[peer] = hello.node
+        self.advertised[hello.node] = hello.advertise
+        self._renewed.add(hello.node)
+
+    def _refuse(self, server: ServerSocket, greeted: dict[bytes, int], peer: bytes, why: str) -> None:
+        self.refused += 1
+        greeted.pop(peer, None)
+        self._say(f"{why} ({server.cut_off()})")
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for both in self.outgoing.values():
+            for each in both:
+                each.socket.close()
+        for server in self.servers:
+            server.close()

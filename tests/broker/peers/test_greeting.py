@@ -1,0 +1,46 @@
+"""Which nodes are let in: one sentence for each that is not."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from penstock.broker.peers.greeting import PeerIdentity, refusal_of
+
+OWN, OTHER = bytes([1] * 16), bytes([2] * 16)
+PEERS = {1: "tcp://a:1", 2: "tcp://b:1", 3: "tcp://c:1"}
+
+
+def identity(node: int, uuid: bytes) -> PeerIdentity:
+    return PeerIdentity(cluster="c", node=node, uuid=uuid, incarnation=7, peers=PEERS, advertise=("tcp://x:2",))
+
+
+ONE, TWO = identity(1, OWN), identity(2, OTHER)
+
+
+@pytest.mark.parametrize("known", [b"", OTHER])
+@pytest.mark.parametrize("to_uuid", [b"", OWN])
+def test_a_peer_is_let_in(known: bytes, to_uuid: bytes) -> None:
+    assert refusal_of(TWO.hello(1, to_uuid), ONE, lambda node: known) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cluster": "d"}, "node 2 is of cluster 'd', and this one of 'c'"),
+        ({"node": 9}, "node 9 is none of the peers of node 1"),
+        ({"node": 1}, "node 1 is none of the peers of node 1"),
+        ({"to": 3}, "node 2 takes this node for node 3, and it is node 1"),
+        ({"to_uuid": OTHER}, "node 2 knows another data directory of node 1"),
+        ({"uuid": OWN}, "node 2 comes with another data directory"),
+        ({"oldest_version": 2, "newest_version": 3}, "speaks versions 2 to 3 between nodes"),
+        ({"oldest_version": 0, "newest_version": 0}, "speaks versions 0 to 0 between nodes"),
+    ],
+)
+def test_one_sentence_says_why_a_node_is_refused(change: dict[str, object], said: str) -> None:
+    hello = replace(TWO.hello(1, OWN), **change)
+    assert said in refusal_of(hello, ONE, lambda node: OTHER)
+
+
+def test_ranges_of_versions_that_meet_in_one_are_enough() -> None:
+    hello = replace(TWO.hello(1, b""), oldest_version=1, newest_version=9)
+    assert refusal_of(hello, ONE, lambda node: b"") == ""

@@ -1,0 +1,148 @@
+"""Links over real sockets: greetings, both sockets, new connections, strangers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from penstock.broker.errors import InvalidPeers
+from penstock.broker.peers.greeting import PeerIdentity
+from penstock.broker.peers.links import PeerLinks, data_address
+from penstock.broker.peers.messages import PeerTurn, frames_of
+from penstock.broker.raft.messages import Kind, Message
+from penstock.storage.batch import parse
+from penstock.transport.zmq_sockets import Context
+from support.samples import BATCH
+
+WAIT_S = 20.0
+
+
+class Pair:
+    """Nodes 1 and 2 of three, and what they said; node 3 is down."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.peers = {node: f"ipc://{path}/{node}" for node in (1, 2, 3)}
+        self.context = Context()
+        self.said: list[str] = []
+        self.known: dict[int, bytes] = {}
+        self.links = {node: self.open(node) for node in (1, 2)}
+
+    def identity(self, node: int, uuid: bytes = b"") -> PeerIdentity:
+        return PeerIdentity(
+            cluster="c", node=node, uuid=uuid or bytes([node] * 16), incarnation=node, peers=self.peers,
+            advertise=(f"tcp://node{node}:7070",),
+        )  # fmt: skip
+
+    def open(self, node: int, uuid: bytes = b"") -> PeerLinks:
+        return PeerLinks(
+            self.identity(node, uuid), self.context, self.peers[node],
+            uuid_of=lambda other: self.known.get(other, b""), say=self.said.append,
+        )  # fmt: skip
+
+    def until(self, there: Callable[[], object]) -> list[tuple[int, Message, int]]:
+        """Turn both until a condition holds; what has arrived, as (receiver, message, batches)."""
+        found: list[tuple[int, Message, int]] = []
+        deadline = time.monotonic() + WAIT_S
+        while not there():
+            assert time.monotonic() < deadline, f"it never came about: {self.said}"
+            for node, links in self.links.items():
+                links.flush()
+                found += [(node, each.message, len(each.bodies)) for each in links.take()]
+            self.links[1].outgoing[3][0].socket.poll(0.001)
+        return found
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    made.context.close()
+
+
+def both_up(pair: Pair) -> bool:
+    return all(links.reachable() == {3 - node} and links.advertised for node, links in pair.links.items())
+
+
+def test_nodes_greet_and_name_their_addresses_for_clients(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    assert pair.links[1].advertised == {2: ["tcp://node2:7070"]}
+    assert (pair.links[1].renewed(), pair.links[1].renewed()) == ({2}, set()), "told once"
+
+
+def test_messages_of_a_turn_arrive_with_their_batches(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    one, got = pair.links[1], []
+    assert one.put(Message(Kind.APPEND, 2, 1, index=5), [BATCH])
+    assert one.put(Message(Kind.HEARTBEAT, 2, 1, term=3))
+    assert not one.put(Message(Kind.VOTE, 7, 1)), "there is no node 7"
+    one.flush()
+    deadline = time.monotonic() + WAIT_S
+    while len(got) < 2 and time.monotonic() < deadline:
+        got += list(pair.links[2].take())
+    batch = parse(BATCH)
+    bodies = {each.message.kind: each.bodies for each in got}
+    assert bodies == {Kind.HEARTBEAT: {}, Kind.APPEND: {(batch.log_id, batch.seq, batch.header_checksum): BATCH}}
+    assert {each.node for each in got} == {1}
+
+
+def test_a_node_that_comes_back_has_a_new_connection(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    pair.links[1].renewed()
+    pair.links.pop(2).close()
+    pair.until(lambda: not pair.links[1].reachable())
+    pair.links[2] = pair.open(2)
+    pair.until(lambda: both_up(pair))
+    assert pair.links[1].renewed() == {2}
+
+
+def test_a_node_with_another_directory_is_refused(pair: Pair) -> None:
+    pair.known[2] = bytes([9] * 16)
+    pair.until(lambda: pair.links[1].refused)
+    assert "node 2 comes with another data directory" in pair.said[0]
+    assert pair.links[1].advertised == {}
+
+
+def test_what_comes_before_a_greeting_or_for_others_is_dropped(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    stranger = pair.context.client(pair.peers[1])
+    vote = frames_of(PeerTurn(0, [Message(Kind.VOTE, 1, 2)]))
+    while not stranger.connected:
+        stranger.poll(1.0)
+    stranger.send(vote)
+    stranger.send(frames_of(replace(pair.identity(2).hello(1, b""), incarnation=8)))
+    stranger.send(
+        frames_of(PeerTurn(0, [Message(Kind.VOTE, 1, 3), Message(Kind.VOTE, 3, 2), Message(Kind.READ, 1, 2)]))
+    )
+    found: list[Kind] = []
+    deadline = time.monotonic() + WAIT_S
+    while not found and time.monotonic() < deadline:
+        found += [each.message.kind for each in pair.links[1].take()]
+    assert found == [Kind.READ]
+
+
+def test_a_connection_that_sends_something_else_is_cut_off(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    stranger = pair.context.client(pair.peers[1])
+    while not stranger.connected:
+        stranger.poll(1.0)
+    stranger.send([b"\x93\x04\x07\x00"])
+    pair.until(lambda: pair.links[1].refused)
+    assert "no message between nodes" in pair.said[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "data"),
+    [("tcp://h:7", "tcp://h:8"), ("ipc:///run/p", "ipc:///run/p.data"), ("tcp://[::1]:1", "tcp://[::1]:2")],
+)
+def test_data_has_an_address_of_its_own(address: str, data: str) -> None:
+    assert data_address(address) == data
+
+
+@pytest.mark.parametrize("address", ["tcp://h:65535", "unix:///run/p"])
+def test_an_address_without_room_for_data_is_refused(address: str) -> None:
+    with pytest.raises(InvalidPeers):
+        data_address(address)
