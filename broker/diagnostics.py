@@ -63,7 +63,7 @@ def begin(part: str, options: DiagnosticOptions) -> None:
     elif options.directory:
         handler.setFormatter(TextLines(f"{{asctime}} {{levelname:<7}} {part}[{os.getpid()}] {{message}}", style="{"))
     else:
-        handler.setFormatter(logging.Formatter(f"{PARTS.get(part, f'penstock {part}')}: %(message)s"))
+        handler.setFormatter(OneLine(f"{PARTS.get(part, f'penstock {part}')}: %(message)s"))
     root = logging.getLogger()
     for before in list(root.handlers):
         root.removeHandler(before)
@@ -72,7 +72,22 @@ def begin(part: str, options: DiagnosticOptions) -> None:
     root.setLevel(options.level.upper())
 
 
-class TextLines(logging.Formatter):
+class OneLine(logging.Formatter):
+    """A sentence is one line, whatever names of clients stand in it. A traceback follows in lines of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = _printable(record.message)
+        return super().formatMessage(record)
+
+
+def _printable(text: str) -> str:
+    """A text without characters that end a line, move the cursor or turn the direction: escaped as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+class TextLines(OneLine):
     """Lines with the time in UTC, as of RFC 3339."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:

@@ -38,6 +38,9 @@ NODE = "node"
 DECIDED_MOST = 4096
 """Decisions that a principal remembers."""
 
+RESOURCE_MOST = 410
+"""Characters of a resource: longer ones have a name that is none. They are decided, and not remembered."""
+
 _NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}"
 _BEGINNING = r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]{0,199})?\*"
 _OF_TOPIC = f"(?:group|producer|schedule):(?:{_NAME}/{_NAME}|{_NAME}/{_BEGINNING}|{_BEGINNING})"
@@ -120,11 +123,17 @@ def _decide(principal: Principal, operation: Operation, resource: str) -> bool:
             allowed |= not grant.denies
     if operation == "see" and not allowed:
         allowed = any(_decide(principal, other, resource) for other in OPERATIONS if other != "see")
-    if len(principal.decided) >= DECIDED_MOST:
-        principal.decided.clear()
     answer = allowed and not denied and _in_scope(principal.scope, operation, resource)
-    principal.decided[operation, resource] = answer
+    if len(resource) <= RESOURCE_MOST:
+        if len(principal.decided) >= DECIDED_MOST:
+            principal.decided.clear()
+        principal.decided[operation, resource] = answer
     return answer
+
+
+def shown(resource: str) -> str:
+    """A resource for people, cut where it is too long for one."""
+    return resource if len(resource) <= RESOURCE_MOST else f"{resource[:60]}..."
 
 
 def _in_scope(scope: tuple[Grant, ...], operation: str, resource: str) -> bool:

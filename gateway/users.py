@@ -88,13 +88,16 @@ class Users:
     def current(self, principal: Principal) -> Principal:
         """A principal that has authenticated, with its grants of now.
 
-        A deleted user, or one whose token is gone, has none, if they are enforced.
+        A deleted user, or one whose token is gone or has expired, has none, if they are enforced.
         """
         if not self._enforced:
             return principal
         if time.monotonic() >= self._looked_s + LOOK_S:
             self._refresh()
-        return self._principal(principal.name, principal.proof.partition(TOKEN)[2])
+        id_ = principal.proof.partition(TOKEN)[2]
+        if id_ and not ((token := self._tokens_by_id.get(id_)) and token.valid(time.time())):
+            return Principal(principal.name, (), principal.proof)
+        return self._principal(principal.name, id_)
 
     def meter(self, principal: Principal) -> Meter[Any] | None:
         """What a user has taken; None without a quota."""
@@ -109,8 +112,6 @@ class Users:
             found = self._access.principal(name, proof, token)
             if not self._enforced:
                 found = Principal(name, EVERYTHING, proof, found.quota, found.scope)
-            elif token and not any(each.id == token for each in self._tokens.values()):
-                found = Principal(name, (), proof)
             self._principals[proof] = found
         return found
 
@@ -118,6 +119,7 @@ class Users:
         self._access = found = self._watched.content
         self._passwords, self.has_quotas = found.passwords, bool(found.quotas)
         self._tokens = {token.digest: token for token in found.tokens}
+        self._tokens_by_id = {token.id: token for token in found.tokens}
         self._principals: dict[str, Principal] = {}
 
     async def verify(self, name: str, password: str, source: str = "", wrong: int = 0) -> Principal | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...transport import messages as m
 from ..errors import Forbidden, InvalidRequest
-from ..rights import authorize
+from ..rights import RESOURCE_MOST, authorize, shown
 from .needs import TABLE
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class Guard:
         for operation, resource in needs:
             if not authorize(principal, operation, resource):
                 self.refused += 1
-                self.last_refusal = f"{principal.name} may not {operation} {resource}"
+                self.last_refusal = f"{principal.name} may not {operation} {shown(resource)}"
                 raise Forbidden(f"user {self.last_refusal}: {_way_out(principal)}")
-        if key is not None and needs:
+        if key is not None and needs and all(len(resource) <= RESOURCE_MOST for _, resource in needs):
             principal.remember(key)
 
     def _name_of(self, topic: bytes) -> str | None:

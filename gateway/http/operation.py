@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from ...broker.rights import NODE, Operation, Principal, authorize
+from ...broker.rights import NODE, Operation, Principal, authorize, shown
 from ..holding import ByteHolder
 from ..link import BrokerLink
 from ..users import Users
@@ -113,7 +113,7 @@ class HttpCall:
         "" is the node.
         """
         if not self.allows(operation, topic, kind, name):
-            about = _resource(topic, kind, name)
+            about = shown(_resource(topic, kind, name))
             raise Refusal(403, "forbidden", f"user {self.principal.name} has no permission to {operation} {about}")
 
     def allows(self, operation: Operation, topic: str, kind: str = "topic", name: str = "") -> bool:

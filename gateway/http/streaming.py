@@ -137,7 +137,7 @@ async def stats_events(call: HttpCall) -> Streamed:
 
 async def _stats_events(call: HttpCall) -> AsyncGenerator[bytes, None]:
     try:
-        while not call.ends and not call.has_left:
+        while not call.ends and not call.has_left and call.allows("see", ""):
             yield b"data: %b\n\n" % _encode(await call.door.stats.seen_by(call.principal, FRESH_S))
             await call.wait(asyncio.sleep(call.asked.interval_s))
     except Error as error:

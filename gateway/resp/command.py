@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from ...broker.rights import NODE, Operation, Principal, authorize
+from ...broker.rights import NODE, Operation, Principal, authorize, shown
 from ..appending import Told
 from ..holding import HeldBytes
 from ..link import BrokerLink
@@ -116,7 +116,7 @@ def may(session: RespSession, operation: Operation, topic: str, group: str = "")
     """Raise CommandRefused unless the session's principal may do this to a topic, or to a group of it; "": the node."""
     about = f"group:{topic}/{group}" if group else f"topic:{topic}" if topic else NODE
     if not _allows(session, operation, about):
-        raise CommandRefused(f"this user has no permission to {operation} {about}", "NOPERM")
+        raise CommandRefused(f"this user has no permission to {operation} {shown(about)}", "NOPERM")
 
 
 def sees(session: RespSession, topic: str, group: str = "") -> bool:

@@ -11,7 +11,7 @@ import click
 from ..checkup import Finding, examine, of_stats
 from ..storage.errors import Error
 from . import exits
-from .options import Invocation, with_session, with_settings
+from .options import Invocation, with_data, with_session, with_settings
 
 _CODES = {"damage": exits.DAMAGED, "space": exits.FULL, "other": exits.FAILED}
 
@@ -19,6 +19,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "bad": "bold red"}
 
 
 @click.command
+@with_data
 @with_settings
 @with_session
 def command(session: Invocation) -> int:

@@ -191,13 +191,20 @@ with_settings = click.option("--set", "overrides", **_ANY)
 """Above `with_session`: settings by name on the command line."""
 
 
+with_data = click.option(
+    "--data", "data_directory", metavar="DIR", help="The data directory. Default: that of the configuration."
+)
+"""Above `with_session`: for commands that look at the directory themselves."""
+
+
 def with_session(function: F) -> F:
     """Give a command that talks to a broker its `session`."""
 
     @functools.wraps(function)
     def command(*args: Any, url: str | None, config_file: str | None, as_json: bool, **options: Any) -> Any:
         check_text()
-        loaded = configuration.load({"url": url, **dict(options.pop("overrides", ()))}, path=config_file)
+        given = {"url": url, "data": options.pop("data_directory", None), **dict(options.pop("overrides", ()))}
+        loaded = configuration.load(given, path=config_file)
         hand_down_key(loaded.config)
         return function(*args, session=Invocation(loaded, Output(as_json=as_json)), **options)
 

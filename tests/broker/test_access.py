@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -73,9 +74,32 @@ def test_a_change_is_seen_once_a_second_and_a_bad_file_changes_nothing(path: str
     assert not access.refresh(20.0)
     assert caplog.messages == [told], "once"
     assert reads(access.of_peer(f"uid:{OTHER}"))
-    os.unlink(path)
-    assert not access.refresh(30.0)
+    os.rename(path, f"{path}.away")
+    for now_s in (30.0, 40.0):
+        assert not access.refresh(now_s)
     assert reads(access.of_peer(f"uid:{OTHER}"))
+    (_, away) = caplog.messages
+    assert "No such file" in away
+    os.chmod(f"{path}.away", 0o600)
+    os.rename(f"{path}.away", path)
+    access_file.delete_grant(path, "ann", READS)
+    assert access.refresh(50.0)
+    assert not reads(access.of_peer(f"uid:{OTHER}"))
+
+
+def test_a_grant_is_taken_back_even_if_the_file_could_not_be_read_at_first(path: str, monkeypatch: pytest.MonkeyPatch):
+    access_file.add_grant(path, "ann", READS)
+    access = BrokerAccess(path)
+    access_file.delete_grant(path, "ann", READS)
+    with monkeypatch.context() as patched:
+
+        def no_descriptors(*arguments: object, **options: object) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        patched.setattr("builtins.open", no_descriptors)
+        assert not access.refresh(1.0)
+    assert access.refresh(10.0)
+    assert not reads(access.of_peer(f"uid:{OTHER}"))
 
 
 @pytest.fixture

@@ -33,6 +33,22 @@ def test_lines_are_written_one_by_one() -> None:
     assert run(subprocess.PIPE).stderr == b"penstock: one\npenstock: two\n"
 
 
+@pytest.mark.parametrize("directory", [False, True])
+def test_a_name_of_a_client_makes_no_line_of_its_own(tmp_path: Path, directory: bool):
+    script = (
+        "import sys; from penstock.broker.diagnostics import *; "
+        "begin('broker', DiagnosticOptions(directory=sys.argv[1])); "
+        "say('a\\nforged: b\\x1b[2J\\u2028\\u202e\\u00e9'); crashed(ValueError('x'))"
+    )
+    where = str(tmp_path) if directory else ""
+    ended = subprocess.run([sys.executable, "-P", "-c", script, where], stderr=subprocess.PIPE, timeout=60, check=True)
+    text = (tmp_path / "broker.log").read_text("utf-8") if directory else ended.stderr.decode("utf-8")
+    first, second, traceback = text.splitlines()[:3]
+    assert first.endswith("a\\nforged: b\\x1b[2J\\u2028\\u202e\u00e9")
+    assert second.endswith("ended by an error that should not happen")
+    assert traceback == "ValueError: x"
+
+
 def test_a_reader_that_has_left_ends_nothing() -> None:
     reader, writer = os.pipe()
     os.close(reader)

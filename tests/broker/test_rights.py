@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from penstock.broker.rights import DECIDED_MOST, EVERYTHING, OPERATIONS, Grant, Principal, authorize, is_pattern
+from penstock.broker.rights import (
+    DECIDED_MOST,
+    EVERYTHING,
+    OPERATIONS,
+    RESOURCE_MOST,
+    Grant,
+    Principal,
+    authorize,
+    is_pattern,
+)
 
 
 def grant(operations: str, pattern: str, *, denies: bool = False) -> Grant:
@@ -48,6 +57,17 @@ def test_a_principal_remembers_so_many_decisions_and_they_stay_right():
         for number in range(DECIDED_MOST):
             assert authorize(ann, "read", f"topic:{number}") == str(number).startswith("1")
             assert len(ann.decided) <= DECIDED_MOST
+
+
+def test_what_is_too_long_for_a_resource_is_decided_and_not_remembered():
+    ann = Principal("ann", [grant("read", "group:*"), grant("write", "*"), grant("write", "group:a*", denies=True)])
+    longest = f"producer:{'a' * 200}/{'b' * 200}"
+    assert len(longest) == RESOURCE_MOST
+    assert authorize(ann, "write", longest)
+    for _ in range(2):
+        assert not authorize(ann, "write", "group:" + "a" * RESOURCE_MOST)
+        assert authorize(ann, "see", "group:" + "a" * RESOURCE_MOST)
+    assert set(ann.decided) == {("write", longest)}
 
 
 GOOD = (

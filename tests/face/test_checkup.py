@@ -168,6 +168,13 @@ def test_a_running_broker_is_asked(on: Cli, broker: Served):
     assert "serves" in text
 
 
+def test_the_directory_can_be_named_as_for_other_commands(cli: Cli, tmp_path):
+    (tmp_path / "notes.txt").write_text("not a broker's")
+    _, found = doctor(cli, "--data", str(tmp_path), "--url", f"unix://{tmp_path}/none")
+    assert str(tmp_path) in next(each["says"] for each in found if each["check"] == "data")
+    assert doctor(cli, "--set", f"data={tmp_path}", "--url", f"unix://{tmp_path}/none")[1][1] == found[1]
+
+
 def test_without_a_broker_that_is_a_warning(cli: Cli, tmp_path):
     _, found = doctor(cli, "--url", f"unix://{tmp_path}/none")
     assert [(each["state"], "penstock serve" in each["advice"]) for each in found if each["check"] == "broker"] == [

@@ -108,11 +108,11 @@ class Granted:
     """A gateway, and a file that says what ann may do."""
 
     def __init__(self, process: GatewayProcess, path: Path, head: str, token: str) -> None:
-        self.process, self._path, self._head, self.token = process, path, head, token
+        self.process, self.path, self._head, self.token = process, path, head, token
 
     def allow(self, needs: Sequence[str]) -> None:
         lines = ["ann:allow:" + need.replace(" ", ":", 1) for need in needs]
-        access_file._write(str(self._path), "\n".join([self._head, *lines]) + "\n")
+        access_file._write(str(self.path), "\n".join([self._head, *lines]) + "\n")
 
 
 @pytest.fixture(scope="module")
@@ -209,3 +209,25 @@ def test_an_open_connection_loses_what_is_taken_back(granted: Granted):
         deadline = time.monotonic() + 20.0
         with pytest.raises(redis.ResponseError, match="no permission"):
             list(iter(lambda: client.xlen(T) if time.monotonic() < deadline else None, None))
+
+
+@pytest.mark.parametrize(("path", "need"), [("/stats/events?interval_s=0.5", "see node"), (f"{QUEUE}/tail", READ)])
+def test_a_stream_ends_when_its_right_is_taken_back(granted: Granted, path: str, need: str):
+    granted.allow([need])
+    headers = {"authorization": f"Bearer {granted.token}"}
+    url, deadline = granted.process.http_url + path, time.monotonic() + 40.0
+    with httpx.Client(trust_env=False, timeout=60) as client, client.stream("GET", url, headers=headers) as answer:
+        parts = answer.iter_raw()
+        next(parts)
+        granted.allow([])
+        assert all(time.monotonic() < deadline for _ in parts)
+
+
+def test_a_stream_ends_when_its_token_expires(granted: Granted):
+    granted.allow(["see node"])
+    token, _ = access_file.add_token(str(granted.path), "ann", int(time.time()) + 3)
+    headers, deadline = {"authorization": f"Bearer {token}"}, time.monotonic() + 40.0
+    url = f"{granted.process.http_url}/stats/events?interval_s=0.5"
+    with httpx.Client(trust_env=False, timeout=60) as client, client.stream("GET", url, headers=headers) as answer:
+        assert all(time.monotonic() < deadline for _ in answer.iter_raw())
+    assert httpx.get(url, headers=headers, trust_env=False).status_code == 401

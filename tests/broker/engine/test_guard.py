@@ -194,3 +194,19 @@ def test_so_many_requests_are_remembered():
     for number in range(DECIDED_MOST + 1):
         ann.remember(number)
     assert ann.passed == {DECIDED_MOST}
+
+
+def test_names_without_end_are_refused_in_few_words_and_not_remembered(rig: Rig):
+    topic, endless = rig.topic("t"), "x" * 100_000
+    ann = user("ann", "read topic:t", "read group:t/*")
+    as_(rig, ann)
+    for answer in (
+        rig.ask(m.CreateTopic, endless, 1, {}), rig.ask(m.CommitTransaction, endless, 1, []),
+        rig.ask(m.ListTopics, [endless]), rig.ask(m.DeleteGroup, topic, endless),
+    ):  # fmt: skip
+        assert code(answer) == "forbidden"
+        assert len(answer.message) < 700
+    assert len(rig.node.guard.last_refusal) < 600
+    rig.lease(topic, endless)  # which is allowed, and then refused as no name
+    assert ann.passed == set()
+    assert all(len(resource) < 500 for _, resource in ann.decided)
