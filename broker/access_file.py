@@ -208,6 +208,8 @@ def add_password(path: str, name: str, password: str) -> bool:
     _check_name(name)
     if not password:
         raise InvalidUsers("the password is empty")
+    if passwords.NUL in password:
+        raise InvalidUsers("the password has a NUL character, which none may have")
     line = f"{name}:{HashedPassword.of(password).as_text()}"
     return not _change(path, lambda old: old.startswith(f"{name}:scrypt:"), line)
 

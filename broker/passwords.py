@@ -18,6 +18,9 @@ COST = (1 << 14, 8, 5)
 MEMORY_MAX, WORK_MAX = 1 << 19, 1 << 22
 """Limits of N * r, which is 64 MiB, and of N * r * p: passwords are checked one at a time."""
 
+NUL = "\0"
+"""No password has it: HMAC, of which scrypt is made, takes a short key with more of them behind for the same key."""
+
 SALT_BYTES = 16
 _OPENSSL_BYTES = 1 << 20
 """Beside what scrypt itself needs."""
@@ -42,7 +45,8 @@ class HashedPassword(NamedTuple):
 
     def matches(self, password: str) -> bool:
         """Whether this is the password. Takes a tenth of a second; other threads run meanwhile."""
-        return hmac.compare_digest(self._hash(password, len(self.digest)), self.digest)
+        is_same = hmac.compare_digest(self._hash(password, len(self.digest)), self.digest)
+        return is_same and NUL not in password
 
     def _hash(self, password: str, size: int) -> bytes:
         memory = 128 * self.r * (self.n + self.p + 2) + _OPENSSL_BYTES

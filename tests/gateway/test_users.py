@@ -56,6 +56,14 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
+def test_a_password_with_nul_characters_behind_is_another_one(checked, path):
+    module.add_password(path, "ann", "s3cret")
+    users = Users.load(path)
+    assert checked(users.verify("ann", "s3cret\0"), users.verify("ann", "s3cret\0\0\0")) == [None, None]
+    with pytest.raises(InvalidUsers, match="NUL"):
+        module.add_password(path, "bob", "s3cret\0")
+
+
 def test_the_right_password_of_a_user_is_that_user(checked, path):
     assert module.add_password(path, "ann", "s3cret") is True
     assert module.add_password(path, "bob", "other: \u20ac\udcff") is True
