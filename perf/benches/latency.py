@@ -26,7 +26,7 @@ from ..load import capacity, loads, peers
 from ..load.loads import Load
 from ..systems import bare
 from ..systems.broker import LOCAL, Served, serve
-from ..systems.penstock import DELIVERIES, Direct, DirectCommitting, Penstock, connected
+from ..systems.penstock import DELIVERIES, Direct, DirectCommitting, Penstock, TwoProducers, connected
 from ..systems.redis_streams import SYSTEMS as REDIS
 
 PACE_S = 0.001
@@ -40,6 +40,8 @@ FULL_S = 3.0
 STATED = "mapped"
 """The delivery that local readers are for; peers stand beside it."""
 SEGMENT, RETAINED = "1MB", "4MB"
+TWO_PRODUCERS = 1.5
+"""The most that the median may be of the best peer's where two producers share a partition, which the broker orders."""
 TAIL_S, TAIL_FULL_S = 7.0, 20.0
 """Long enough for a pass of retention, which a broker makes every five seconds."""
 TAIL_PRECISION = 0.5
@@ -58,9 +60,10 @@ def rows(lab: Lab) -> Iterator[Row | Latency]:
 
 
 def _systems(lab: Lab) -> list[Penstock]:
-    """Penstock over unix:// with every delivery, appending directly, and in the full run over ZeroMQ."""
+    """Penstock over unix:// with every delivery, appending directly, from two, and in the full run over ZeroMQ."""
     over_zeromq = [Penstock("ipc", "push"), Penstock("ipc", "control")] if lab.full else []
-    return [*(Penstock(LOCAL, delivery) for delivery in DELIVERIES), Direct(), DirectCommitting(), *over_zeromq]
+    local = (Penstock(LOCAL, delivery) for delivery in DELIVERIES)
+    return [*local, Direct(), DirectCommitting(), TwoProducers(), *over_zeromq]
 
 
 # -- closed loops ---------------------------------------------------------------------------------
@@ -173,7 +176,10 @@ def _open_loops(lab: Lab, runs: loads.Runs, system: Penstock, address: str, sock
             told = lambda peer, outcome, text=text: runs.kept(f"{peer.name}, written, {text}", outcome)  # noqa: E731
             row.peers = peers.delivering(lab, "written", load, told)
             row.ratio_goals = {("p50", BEST_PEER): 0.5, ("p99", BEST_PEER): 0.5}
-            row.stated = "" if isinstance(system, Direct) else "send to receive"
+            if isinstance(system, TwoProducers):
+                row.ratio_goals = {("p50", BEST_PEER): TWO_PRODUCERS}
+            elif not isinstance(system, Direct):
+                row.stated = "send to receive"
         yield row
 
 

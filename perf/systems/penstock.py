@@ -12,6 +12,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -178,6 +179,26 @@ class DirectCommitting(Direct):
             yield receive
 
 
+class TwoProducers(Penstock):
+    """Two connections of one process send in turn, so that all records go through the broker, beside mapped readers."""
+
+    def __init__(self) -> None:
+        super().__init__(LOCAL, "mapped")
+        self.name = "penstock (unix, mapped, two producers)"
+        self.way = "mapped, two producers"
+
+    @contextmanager
+    def sender(self, address: str, stream: str) -> Iterator[Sender]:
+        with super().sender(address, stream) as one, super().sender(address, stream) as other:
+            senders = cycle((one, other))
+
+            def send(values: Sequence[bytes]) -> None:
+                for value in values:
+                    next(senders)([value])
+
+            yield send
+
+
 @contextmanager
 def connected(address: str) -> Iterator[penstock.Client]:
     """A client of the broker at the address of a system."""
@@ -259,5 +280,6 @@ SYSTEMS = [
     Penstock("ipc", "control"),
     Direct(),
     DirectCommitting(),
+    TwoProducers(),
 ]
 TASK_QUEUES = [Strict("penstock, strict", 60_000), AckAndLease("penstock, ack and lease", 120_000)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perf.systems import penstock as lab_penstock
-from perf.systems.penstock import SYSTEMS, connected
+from perf.systems.penstock import SYSTEMS, TwoProducers, connected
 
 VALUES = [b"%06d" % number for number in range(5000)]
 
@@ -33,7 +33,9 @@ def test_what_is_sent_from_now_on_is_received(served):
         got: list[bytes] = []
         while len(got) < 490:
             got += receive()
-    assert got == VALUES[10:500]
+    if not isinstance(system, TwoProducers):
+        assert got == VALUES[10:500]
+    assert sorted(got) == sorted(VALUES[10:500])
 
 
 def test_an_acknowledged_sender_returns_when_the_records_are_there(served):
