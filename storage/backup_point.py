@@ -17,6 +17,7 @@ Contract: a point or a directory of a newer format is refused. Must not know how
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct
@@ -133,9 +134,21 @@ def read_point(files: Files, directory: str, name: str) -> Point:
         raise damaged(path)
     try:
         check_format(path, msgspec.json.decode(body, type=_Versioned).format, FORMAT)
-        return msgspec.json.decode(body, type=Point)
+        point = msgspec.json.decode(body, type=Point)
     except msgspec.MsgspecError as error:
         raise Corrupt(f"{path} cannot be read as a point: {error}", path=path) from error
+    for place in _places(point):
+        if any(part in ("", ".", "..") or "\0" in part for part in place.split("/")):
+            raise Corrupt(f"{path} names {place[:60]!r}, which lies elsewhere: penstock did not write it", path=path)
+    return point
+
+
+def _places(point: Point) -> Iterator[str]:
+    """All paths of a point: a backup may come from another machine, and a restore writes where they say."""
+    yield from point.names()
+    for log in point.logs:
+        yield from (f"{log.directory}/{each.name}" for each in (*log.segments, *log.files))
+        yield log.directory
 
 
 class _Versioned(Struct):

@@ -6,10 +6,11 @@ import random
 from pathlib import PurePath
 
 import pytest
+from msgspec.structs import replace
 from penstock.storage import backup_point, layout, log_ids, snapshots
 from penstock.storage.backup import Backup, BackupPlace, Made, Moved
 from penstock.storage.batch import encode
-from penstock.storage.data_directory import claim, identify
+from penstock.storage.data_directory import Identity, claim, identify
 from penstock.storage.errors import AlreadyOpen, BadChecksum, Corrupt, Error, ForeignDirectory, InvalidArgument
 from penstock.storage.files import Files
 from penstock.storage.log import LogOptions, LogWriter
@@ -410,3 +411,22 @@ def test_a_full_or_failing_disk_leaves_the_points_there_were(kind: str) -> None:
     assert first.name in backup_point.point_names(files, "/backups")
     made = back_up(node)
     assert restored(files, made.name).values() == node.values()
+
+
+@pytest.mark.parametrize("elsewhere", ["../x", "/x", "topics/../../x", ".", "", "topics//x", "topics/\0"])
+@pytest.mark.parametrize("field", ["directory", "log_id", "name", "file"])
+def test_a_point_that_names_a_place_elsewhere_is_refused(field: str, elsewhere: str):
+    files = MemoryFiles()
+    files.mkdir("/backups")
+    copy = backup_point.FileCopy("1.snapshot", "1.snapshot-1", 0, 0)
+    log = backup_point.LogCopy("topics/t/0", "t/0", "0a", 0, 0, [], [copy])
+    good = backup_point.Point(1, 0, Identity(1, "n", "c"), [log], {}, [])
+    backup_point.write_point(files, "/backups", "20260101T000000.000000Z", good)
+    assert backup_point.read_point(files, "/backups", "20260101T000000.000000Z") == good
+    if field in ("name", "file"):
+        log = replace(log, files=[replace(copy, **{field: elsewhere})])
+    else:
+        log = replace(log, **{field: elsewhere})
+    backup_point.write_point(files, "/backups", "20260101T000000.000000Z", replace(good, logs=[log]))
+    with pytest.raises(Corrupt, match="elsewhere"):
+        backup_point.read_point(files, "/backups", "20260101T000000.000000Z")
