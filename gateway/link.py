@@ -9,6 +9,7 @@ are remembered, the oldest go first.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -66,6 +67,7 @@ class BrokerLink:
         self.turns = Turns()
         self.append_times = AppendTimes()
         self.entries_read = EntriesRead()
+        self.deleting = asyncio.Lock()  # one deletion at a time, so that one client alone hears that it deleted a topic
         self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()
         self._topics: OrderedDict[str, tuple[Topic, float]] = OrderedDict()  # and until when they are trusted
         self._appenders: OrderedDict[tuple[str, bytes], Appender] = OrderedDict()  # by principal and topic id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from contextlib import suppress
 from typing import Any
 
 from ...broker.errors import UnknownTopic
@@ -37,19 +36,30 @@ async def type_(session: RespSession, arguments: list[bytes]) -> Any:
 
 async def delete(session: RespSession, arguments: list[bytes]) -> Any:
     """DEL."""
-    deleted, link = 0, session.door.link
+    deleted = 0
     for key in dict.fromkeys(arguments):
         name = topic_of_key(key)
         may(session, "manage", name)
-        topic = await link.topic(name)
-        if topic is not None:
-            link.forget(topic.topic)
-            with suppress(UnknownTopic):  # another client deleted it meanwhile
-                await link.client.delete_topic(name)
-                deleted += 1
+        if await _delete(session, name):
+            deleted += 1
         elif numbered(key) is not None and isinstance(await find(session, key, "manage"), TopicPlace):
             raise CommandRefused("a partition cannot be deleted alone: name its topic")
     return deleted
+
+
+async def _delete(session: RespSession, name: str) -> bool:
+    """Delete a topic; False when there is none, also because another client deleted it meanwhile."""
+    link = session.door.link
+    async with link.deleting:
+        topic = await link.topic(name)
+        if topic is None:
+            return False
+        link.forget(topic.topic)
+        try:
+            await link.client.delete_topic(name)
+        except UnknownTopic:
+            return False
+        return True
 
 
 async def _keys(session: RespSession, pattern: bytes = b"*") -> list[bytes]:

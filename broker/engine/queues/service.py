@@ -100,11 +100,9 @@ class Queues:
 
     def tick(self, now: Now) -> float:
         """Do what is due. Returns in how many seconds that is needed again."""
-        now_us, due_us = 0, self.alarms.first
-        if due_us is not None:
-            now_us = self._time.read(now)
-            if due_us <= now_us:
-                due_us = self.alarms.ring(now_us)
+        now_us, due_us = self._time.read(now), self.alarms.first
+        if due_us is not None and due_us <= now_us:
+            due_us = self.alarms.ring(now_us)
         if self._watching.rung or self.leasing.more:
             self.leasing.go_on()
         due_s = self._deadlines.first

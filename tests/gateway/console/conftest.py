@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from penstock.broker.quotas import Meters
 from penstock.broker.rights import EVERYTHING, Grant, Principal
 from penstock.clients.aio.driver import AsyncDriver
 from penstock.clients.opening import open_connection
@@ -33,9 +34,13 @@ class OneUser:
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
+        self.meters: Meters[Any] = Meters()
 
-    def verify_token(self, secret: str) -> Principal | None:
+    def verify_token(self, secret: str, source: str = "") -> Principal | None:
         return self.principal
+
+    def meter(self, principal: Principal) -> None:
+        return None
 
     def current(self, principal: Principal) -> Principal:
         return self.principal
