@@ -108,6 +108,11 @@ class Client(QueueClient, RangeClient, BatchClient):
         """Whether the client was closed."""
         return self._driver.closed
 
+    @property
+    def now_us(self) -> int:
+        """The clock by which delays count, in microseconds UTC: this machine's, or that of a broker in memory."""
+        return self._connection.channel.now_us()
+
     # -- producing and consuming ------------------------------------------------------------------------
 
     def producer(

@@ -39,10 +39,10 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core = self._lease.core
         core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 
-    def release(self) -> None:
-        """Release the task untried: another worker may have it at once, and this attempt does not count."""
+    def release(self, *, delay: Duration | None = None) -> None:
+        """Release the task untried: a worker may have it after `delay` (None: at once). The attempt does not count."""
         core = self._lease.core
-        core.run(core.settle_now((self,), Verb.RELEASE))
+        core.run(core.settle_now((self,), Verb.RELEASE, delay=delay))
 
     def extend(self, lease: Duration | None = None) -> None:
         """Extend the task's lease, with all records of it, to `lease` from now (None: the original length)."""

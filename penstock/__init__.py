@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         Worker,
     )
     from .clients.spooling.spool import Spool
-    from .clients.tasks import CurrentTask, Job, JobStatus, Retry, current_task
+    from .clients.tasks import Again, CurrentTask, Job, JobStatus, Reject, Retry, current_task
     from .connecting import connect
     from .storage.batch import Batch
     from .storage.channel import Channel
@@ -83,6 +83,8 @@ _HOMES = {
     "Stage": ".clients",
     "Tasks": ".tasks",
     "Retry": ".clients.tasks",
+    "Reject": ".clients.tasks",
+    "Again": ".clients.tasks",
     "Job": ".clients.tasks",
     "JobStatus": ".clients.tasks",
     "CurrentTask": ".clients.tasks",
@@ -115,6 +117,8 @@ __all__ = [
     # functions as tasks
     "Tasks",
     "Retry",
+    "Reject",
+    "Again",
     "Job",
     "JobStatus",
     "CurrentTask",

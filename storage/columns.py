@@ -96,6 +96,25 @@ def joined(lengths: np.ndarray, data: list[Buffer]) -> Pieces:
     return Pieces([offsets, bytes(start - len(offsets)), *data], start + data_bytes)
 
 
+def repeated(value: bytes, count: int) -> Pieces:
+    """A variable column of one value, `count` times. Raises BatchTooLarge."""
+    return joined(np.full(count, len(value), np.int64), [value * count])
+
+
+def shared(column: Buffer, count: int) -> bytes | None:
+    """The value of a variable column in which all are the same, found without a look at each; None where they differ.
+
+    The column's offsets were checked.
+    """
+    offsets = offsets_of(column, count)
+    width = offsets.item(1) - offsets.item(0)
+    if offsets.item(-1) - offsets.item(0) != width * count or (np.diff(offsets) != width).any():
+        return None
+    start = data_start(count) + offsets.item(0)
+    data = memoryview(column)[start : start + width * count]
+    return bytes(data[:width]) if data[width:] == data[: len(data) - width] else None
+
+
 def part(column: Buffer, count: int, first: int, many: int) -> Pieces:
     """`many` values that follow each other, from number `first` on, of a variable column whose offsets were checked."""
     bounds = offsets_of(column, count)[first : first + many + 1]

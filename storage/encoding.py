@@ -210,7 +210,11 @@ def not_before_column(times: Sequence[int] | np.ndarray) -> list[tuple[int, int,
 
 def _header_columns(headers: Sequence[Mapping[str, bytes] | None], codec: int) -> list[tuple[int, int, Raw]]:
     """Maps, and the lists of records whose headers do not fit one."""
-    found: list[tuple[int, int, Raw]] = [(ColumnId.HEADERS, codec, columns.pieces(list(map(pack_headers, headers))))]
+    first, count = headers[0], len(headers)
+    if headers[-1] is first and len(set(map(id, headers))) == 1:  # the same of all: packed once
+        found: list[tuple[int, int, Raw]] = [(ColumnId.HEADERS, codec, columns.repeated(pack_headers(first), count))]
+    else:
+        found = [(ColumnId.HEADERS, codec, columns.pieces(list(map(pack_headers, headers))))]
     if HeaderList in set(map(type, headers)):
         found.append((ColumnId.HEADER_LIST, codec, columns.pieces(list(map(pack_list, headers)))))
     return found

@@ -60,7 +60,7 @@ class Settle(Struct, array_like=True, frozen=True, gc=False):
     token: Count
     verb: Count  # 0 ack, 1 nack, 2 reject, 3 release
     ranges: Listed[tuple[Count, Count]] = []  # (first offset, how many); none: all that the lease still holds
-    delay_ms: Int64 = BY_GROUP  # nack: delay before the next attempt; -1 lets the group's back-off decide
+    delay_ms: Int64 = BY_GROUP  # before the next attempt: nack, -1 for the group's back-off; release, -1 for none
     reason: str = ""  # nack and reject: for the record's history
     results: Listed[tuple[Count, bytes]] = []  # ack: (offset, result), returned when the task is asked for
 

@@ -105,6 +105,11 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
         """Whether the client was closed."""
         return self._driver.closed
 
+    @property
+    def now_us(self) -> int:
+        """The clock by which delays count, in microseconds UTC: this machine's, or that of a broker in memory."""
+        return self._connection.channel.now_us()
+
     # -- producing and consuming ------------------------------------------------------------------------
 
     @opens

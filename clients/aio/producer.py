@@ -5,7 +5,7 @@ Contract: as there, awaited; everything happens on the loop that connected.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Self
@@ -19,6 +19,7 @@ from ..producing.arrow_data import ArrowData
 from ..producing.bulk import pieces
 from ..producing.core import SentBatch
 from ..producing.direct import Direct, direct_of
+from ..producing.pending import Pending
 from ..transactions.staging_core import StagingCore, TransactionCore, begin
 from ..unpicklable import unpicklable
 from .driver import AsyncDriver
@@ -151,6 +152,34 @@ class AsyncProducer(AsyncSending):
             await self._driver.run(core.send_piece(piece, core.connection.deadline()))
             count += piece.count
         return count
+
+    async def place_many(
+        self,
+        values: Iterable[bytes | None],
+        *,
+        headers: Mapping[str, bytes] | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+    ) -> list[tuple[int, int, int]]:
+        """As `send_many`, for records without keys whose places the caller wants to know.
+
+        Args:
+            values: bytes or None.
+            headers: of each of them.
+            delay, at, priority: of all of them, as in `send`.
+
+        Returns: runs of records in the order of `values`: partition, offset of the first, how many.
+
+        Raises: as `send_many`.
+        """
+        core, sent = self._sending, list[Pending]()
+        own = None if headers is None else dict(headers)
+        cut = pieces(values, None, core.shape_of(delay, at, priority, own), None)
+        async for piece in in_breaths(cut):
+            sent.append(await self._driver.run(core.send_piece(piece, core.connection.deadline())))
+        await self._driver.run(core.finish(sent))
+        return [(pending.partition, pending.offset, pending.count) for pending in sent]
 
     async def room(self, timeout: Duration | None = None) -> None:
         """Wait until the window has room for what `post` sends, at most `timeout` (None: the client's).

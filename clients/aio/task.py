@@ -38,10 +38,10 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         core = self._lease.core
         await core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 
-    async def release(self) -> None:
-        """Release the task untried: another worker may have it at once, and this attempt does not count."""
+    async def release(self, *, delay: Duration | None = None) -> None:
+        """Release the task untried: a worker may have it after `delay` (None: at once). The attempt does not count."""
         core = self._lease.core
-        await core.run(core.settle_now((self,), Verb.RELEASE))
+        await core.run(core.settle_now((self,), Verb.RELEASE, delay=delay))
 
     async def extend(self, lease: Duration | None = None) -> None:
         """Extend the task's lease, with all records of it, to `lease` from now (None: the original length)."""

@@ -23,7 +23,7 @@ from ...transport.producer_session import TARGET_BYTES
 from ..errors import InvalidArgument
 from .arrow_data import is_arrow
 from .arrow_pieces import BLOCK_BYTES_MAX, arrow_pieces, stream_pieces
-from .pieces import Piece, Shape, check_key, check_record
+from .pieces import Piece, Shape, check_key, check_record, extras_bytes
 from .queued import uniform_columns
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def _peeked(values: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
 
 
 def _plain_pieces(values: Iterable[bytes | None], shape: Shape, partition: int | None) -> Iterator[Piece]:
-    for block, size, lengths in _blocks(values, TARGET_BYTES):
+    beside = 0 if shape.headers is None else extras_bytes(None, shape.headers, shape)
+    for block, size, lengths in _blocks(values, TARGET_BYTES, beside):
         yield _piece(partition, block, None, size, shape, lengths)
 
 
@@ -118,13 +119,17 @@ def _take(values: Sequence[Any], positions: list[int]) -> Sequence[Any]:
 
 
 def _blocks(
-    values: Iterable[bytes | None], wanted: int
+    values: Iterable[bytes | None], wanted: int, beside: int = 0
 ) -> Iterator[tuple[Sequence[bytes | None], int, Lengths | None]]:
-    """Runs of records of about `wanted` bytes, each with its size, and those of its values where they were counted."""
+    """Runs of records of about `wanted` bytes, each with its size, and those of its values where they were counted.
+
+    `beside`: bytes that stand beside each value.
+    """
     count = FIRST_COUNT
     take = _taker(values)
     while block := take(count):
         size, lengths = _measured(block)
+        size += beside * len(block)
         count = min(max(wanted * len(block) // max(size, len(block)), 1), COUNT_MAX)
         for part, _, part_size in _halved(block, None, size, wanted):
             yield part, part_size, lengths if part is block else None
@@ -210,6 +215,7 @@ def _piece(
             producer_epoch=epoch,
             first_sequence=sequence,
             lengths=lengths,
+            headers=None if shape.headers is None else [shape.headers] * len(values),
             **uniform_columns(shape.queued, len(values)),
         )
 

@@ -265,10 +265,17 @@ class ProducerCore:
             return None
         return as_queued(delay, at, priority, dedup, self._now_us())
 
-    def shape_of(self, delay: Duration | None, at: datetime | None, priority: int | None) -> Shape:
-        """The target of pieces whose records share their queue options."""
+    def shape_of(
+        self,
+        delay: Duration | None,
+        at: datetime | None,
+        priority: int | None,
+        headers: Mapping[str, bytes] | None = None,
+    ) -> Shape:
+        """The target of pieces whose records share their queue options and headers."""
         task = self.as_task(delay, at, priority, None)
-        return msgspec.structs.replace(self.shape, now_us=self._now_us(), queued=PLAIN if task is None else task)
+        queued = PLAIN if task is None else task
+        return msgspec.structs.replace(self.shape, now_us=self._now_us(), queued=queued, headers=headers)
 
     def _ship(self, sender: PartitionSender) -> None:
         """Send a sender's records: its trigger is reached. Short of a whole batch, take arrived answers first."""

@@ -54,6 +54,7 @@ class Shape(msgspec.Struct, frozen=True):
     kind: int = Kind.RECORDS
     now_us: int = 0  # the event time of records that have none beside others that have one
     queued: Queued = PLAIN  # beside each record
+    headers: Mapping[str, bytes] | None = None  # the same of each record
 
 
 def check_record(size: int, shape: Shape, what: str = "") -> None:

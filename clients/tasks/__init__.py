@@ -11,9 +11,10 @@ from .context import CurrentTask, current_task
 from .function import AsyncTaskFunction, TaskFunction
 from .jobs import AsyncJob, Job, JobStatus
 from .retry import Retry
+from .signals import Again, Reject
 
 __all__ = [
-    "Tasks", "TaskFunction", "AsyncTaskFunction", "Retry",
+    "Tasks", "TaskFunction", "AsyncTaskFunction", "Retry", "Reject", "Again",
     "Job", "AsyncJob", "JobStatus",
     "CurrentTask", "current_task",
 ]  # fmt: skip

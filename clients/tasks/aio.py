@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...storage import forks
 from ..aio.client import AsyncClient, connect
 from ..aio.producer import AsyncProducer
 from ..queues.task_ids import task_id
-from .queues import QueueApp, ensure_async
+from .queues import QueueApp, check_attempts, ensure_async
 
 if TYPE_CHECKING:
+    from ..aio.futures import AsyncFuture
     from ..queues.descriptions import Schedule
-    from .message import Message
+    from .job_lists import Run
+    from .message import Message, Messages
 
 
 class _Opened:
@@ -27,6 +29,7 @@ class _Opened:
         self.lock = asyncio.Lock()
         self.client: AsyncClient | None = None
         self.producers: dict[str, AsyncProducer] = {}
+        self.settings: dict[str, dict[str, Any]] = {}
 
 
 class AsyncLink:
@@ -49,10 +52,19 @@ class AsyncLink:
 
     async def send(self, message: Message) -> str:
         """Commit a call to its queue; returns the task's id."""
-        producer = await self._producer(message.queue)
-        future = await producer.send_nowait(message.value, **message.sending())
-        offset = await future
-        return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
+        producer, now_us = await self._producer(message.queue, message.attempts)
+        future = await producer.send_nowait(message.value, **message.sending(now_us))
+        return task_id(message.queue, *await _place(future))
+
+    async def send_many(self, messages: Messages) -> list[Run]:
+        """Commit many calls to their queue; returns where they are, in their order."""
+        if not messages.values:
+            return []
+        producer, now_us = await self._producer(messages.queue, messages.attempts)
+        if messages.alike:
+            return await producer.place_many(messages.values, **messages.sending_all(now_us))
+        futures = [await producer.send_nowait(value, **beside) for value, beside in messages.each(now_us)]
+        return [(*await _place(future), 1) for future in futures]
 
     async def schedule(self, message: Message, name: str, spec: str) -> Schedule:
         """Commit a call at stated times."""
@@ -81,11 +93,19 @@ class AsyncLink:
             opened.client = await connect(self._app.url, timeout=self._app.timeout_s, name="penstock-tasks")
         return opened.client
 
-    async def _producer(self, queue: str) -> AsyncProducer:
+    async def _producer(self, queue: str, attempts: int | None) -> tuple[AsyncProducer, int]:
+        """See Link."""
         opened = self._here()
         async with opened.lock:
             client = await self._connected(opened)
             if queue not in opened.producers:
-                await ensure_async(client, self._app.queues[queue])
+                opened.settings[queue] = await ensure_async(client, self._app.queues[queue])
                 opened.producers[queue] = await client.producer(queue)
-            return opened.producers[queue]
+            check_attempts(queue, opened.settings[queue], attempts)
+            return opened.producers[queue], client.now_us
+
+
+async def _place(future: AsyncFuture) -> tuple[int, int]:
+    """See link.py."""
+    offset = await future
+    return future.partition, offset if future.repeats is None else future.repeats

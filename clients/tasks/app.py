@@ -31,8 +31,9 @@ from ..queues.descriptions import Schedule
 from ..unpicklable import unpicklable
 from .encoding import Encoding
 from .function import AsyncTaskFunction, BaseFunction, Options, TaskFunction, home
+from .job_lists import Run
 from .link import Link
-from .message import Message
+from .message import Message, Messages
 from .queues import TaskQueue
 from .retry import Retry
 
@@ -142,8 +143,8 @@ class Tasks:
 
         Args:
             queue: the topic its tasks go to; created when it is missing.
-            retry: how often and how soon it is retried, the same for all functions of a queue. None: as the queue
-                is set.
+            retry: how often, how soon and after which exceptions it is retried. None: as the queue is set, which
+                is the one Retry of its other functions, or the loosest number of attempts of several.
             keep: how long finished tasks of this queue are kept, the same for all its functions. None: as the app says.
             timeout: a call that takes longer fails. An `async def` is cancelled, a process killed; a thread cannot be
                 stopped and keeps its place among the worker's until it ends.
@@ -155,7 +156,9 @@ class Tasks:
             name: in the queue, where it should not be that of the module and function.
         """
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
-        options = Options(queue=queue, timeout_s=timeout_s, key=key, dedup=dedup, priority=priority, process=process)
+        options = Options(
+            queue=queue, timeout_s=timeout_s, key=key, dedup=dedup, priority=priority, process=process, retry=retry
+        )
 
         check_name("queue", queue)
 
@@ -169,7 +172,7 @@ class Tasks:
             if process:
                 _check_process(function, is_async=is_async)
             made = (AsyncTaskFunction if is_async else TaskFunction)(self, function, name, options)
-            self._add(made, {**({} if retry is None else retry.settings()), **_kept(keep)})
+            self._add(made, _kept(keep))
             return made
 
         return decorate if function is None else decorate(function)
@@ -178,9 +181,12 @@ class Tasks:
         if function.name in self.functions:
             raise InvalidArgument(f"there is a task function {function.name!r} already: give one of them a name=")
         known = self.queues.get(function.queue)
-        if function.options.key is not None:
+        if function.declared.key is not None:
             settings["order"] = "key"
-        queue = TaskQueue(function.queue, self.group, self._partitions, settings, self._settings)
+        retry = function.declared.retry
+        queue = TaskQueue(
+            function.queue, self.group, self._partitions, settings, self._settings, () if retry is None else (retry,)
+        )
         self.queues[function.queue] = queue if known is None else known.merged(queue, function.name)
         self.functions[function.name] = function
 
@@ -193,6 +199,10 @@ class Tasks:
     def send(self, message: Message) -> str:
         """Commit a call, as `message`, to its queue; returns the task's id. `TaskFunction.send` uses it."""
         return self._link.send(message)
+
+    def send_many(self, messages: Messages) -> list[Run]:
+        """Commit many calls, as `messages`; returns where they are, in order. `TaskFunction.send_many` uses it."""
+        return self._link.send_many(messages)
 
     def schedule(self, message: Message, name: str, spec: str) -> Schedule:
         """Commit a call, as `message`, at stated times; `name` and `spec` as of `TaskFunction.schedule`."""

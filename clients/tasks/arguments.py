@@ -45,6 +45,22 @@ class Arguments:
         """Parameters whose values may be of several types."""
         return {name for name in self._signature.parameters if leaves_open(self._hints.get(name, Any))}
 
+    def positional_hints(self, count: int) -> tuple[Any, ...] | None:
+        """The types of so many positional arguments, Any where none is known; None if it cannot be called with them."""
+        try:
+            self._signature.bind(*[None] * count)
+        except TypeError:
+            return None
+        kinds = inspect.Parameter
+        hints = [
+            self._hints.get(name, Any)
+            for name, parameter in self._signature.parameters.items()
+            if parameter.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        ]
+        rest = [name for name, one in self._signature.parameters.items() if one.kind is kinds.VAR_POSITIONAL]
+        hints += [self._hints.get(name, Any) for name in rest] * max(count - len(hints), 0)
+        return tuple(hints[:count])
+
     def pack(self, encoding: Encoding, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Encode a call. Raises InvalidArgument that names the argument."""
         try:

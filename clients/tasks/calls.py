@@ -23,7 +23,9 @@ from .message import ENCODING_HEADER, NAME_HEADER
 from .outcome import Outcome, RefusedCall
 from .performing import perform, perform_async
 from .processes import Processes
+from .retry import RetryRule
 from .threads import Threads
+from .verdicts import refusal, rule_of
 from .wire import Order
 
 if TYPE_CHECKING:
@@ -48,11 +50,14 @@ class Leased(Protocol):
 class RunningCall:
     """One started call."""
 
-    def __init__(self, future: Future[Outcome], timeout_s: float | None, stop: Callable[[], str]) -> None:
-        """`timeout_s`: what the runner has to see to; `stop` says what it could do."""
+    def __init__(
+        self, future: Future[Outcome], timeout_s: float | None, stop: Callable[[], str], rule: RetryRule | None
+    ) -> None:
+        """`timeout_s`: what the runner has to see to; `stop` says what it could do; `rule` is for its failure."""
         self.future = future
         self.timeout_s = timeout_s
         self.stop = stop
+        self.rule = rule
 
 
 class Calls:
@@ -64,8 +69,8 @@ class Calls:
         self._processes = Processes()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def start(self, task: Leased, tell: Callable[[bytes], None]) -> RunningCall | RefusedCall:
-        """Start the call of a task. `tell` takes its progress, from any thread."""
+    def start(self, task: Leased, tell: Callable[[bytes], None], now_us: int) -> RunningCall | RefusedCall:
+        """Start the call of a task, unless it expired by `now_us`. `tell` takes its progress, from any thread."""
         name = task.headers.get(NAME_HEADER, b"").decode(errors="replace")
         function = self._app.functions.get(name)
         if function is None:
@@ -76,9 +81,13 @@ class Calls:
             return RefusedCall(f"its encoding is none of {', '.join(ENCODINGS)}")
         if task.value is None:
             return RefusedCall(f"{name}: the record has no value, so it has no arguments")
-        if function.options.process:
-            return self._start_process(function, task, encoding, tell)
         try:
+            rule = rule_of(task.headers, function.declared.retry)
+            refused = refusal(task.headers, task.attempt, rule, now_us)
+            if refused is not None:
+                return refused
+            if function.declared.process:
+                return self._start_process(function, task, encoding, tell, rule)
             call = function.arguments.unpack(encoding, task.value)
         except ValueError as error:
             return RefusedCall(f"{name}: {error}")
@@ -90,14 +99,19 @@ class Calls:
             future = asyncio.run_coroutine_threadsafe(
                 perform_async(function.function, function.arguments, call, encoding, current), self._applications_loop()
             )
-            return RunningCall(future, function.options.timeout_s, partial(_cancel, future))
+            return RunningCall(future, function.declared.timeout_s, partial(_cancel, future), rule)
         future = self._threads.submit(
             partial(perform, function.function, function.arguments, call, encoding, current)
         )  # fmt: skip
-        return RunningCall(future, function.options.timeout_s, lambda: "its thread cannot be stopped and goes on")
+        return RunningCall(future, function.declared.timeout_s, lambda: _UNSTOPPABLE, rule)
 
     def _start_process(
-        self, function: BaseFunction[..., Any], task: Leased, encoding: Encoding, tell: Callable[[bytes], None]
+        self,
+        function: BaseFunction[..., Any],
+        task: Leased,
+        encoding: Encoding,
+        tell: Callable[[bytes], None],
+        rule: RetryRule | None,
     ) -> RunningCall:
         place = function.function
         order = Order(
@@ -110,8 +124,8 @@ class Calls:
             self._app.url,
             tracing.carried(task.headers),
         )
-        run = partial(self._processes.run, order, _Told(task, tell), function.options.timeout_s)
-        return RunningCall(self._threads.submit(run), None, lambda: "its process is killed")
+        run = partial(self._processes.run, order, _Told(task, tell), function.declared.timeout_s)
+        return RunningCall(self._threads.submit(run), None, lambda: "its process is killed", rule)
 
     def _applications_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -140,6 +154,7 @@ class _Told:
         return self._task.cancelled
 
 
+_UNSTOPPABLE = "its thread cannot be stopped and goes on"
 _NAMELESS = f"it has no header {NAME_HEADER}, so it is no call of a function: it was not sent by Tasks"
 
 

@@ -16,22 +16,27 @@ arguments, and the job's result has the return type.
 from __future__ import annotations
 
 import functools
+import reprlib
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
 from ...storage.encoding import PRIORITY_MAX
 from ..arguments.checking import checks
-from ..arguments.quantities import Duration, seconds
+from ..arguments.quantities import Duration
 from ..errors import InvalidArgument
 from ..queues.descriptions import Schedule
 from .arguments import Arguments
-from .jobs import AsyncJob, Job, JobApp
-from .message import ENCODING_HEADER, NAME_HEADER, Message
+from .bulk_arguments import pack_many
+from .job_lists import JobList
+from .jobs import Job
+from .message import ENCODING_HEADER, NAME_HEADER, RETRY_HEADER, Message, Messages
+from .retry import Retry
+from .sends import AS_DECLARED, AsyncSends, CallOptions, SendingApp, Sends, call_options
 
 ELSEWHERE = {
     "delay": ": to have a worker call it, use .send(...)",
@@ -52,24 +57,13 @@ class Options(Struct, frozen=True, kw_only=True):
     dedup: Callable[..., str | bytes] | None
     priority: int
     process: bool
+    retry: Retry | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= PRIORITY_MAX:
             raise InvalidArgument(f"priority={self.priority!r} is not from 0 to {PRIORITY_MAX}")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise InvalidArgument(f"timeout={self.timeout_s!r} leaves a task no time: give seconds above 0, or None")
-
-
-class SendingApp(JobApp, Protocol):
-    """A function's app, as the function sees it."""
-
-    def send(self, message: Message) -> str:
-        """Commit a call to its queue; returns the task's id."""
-        ...
-
-    def schedule(self, message: Message, name: str, spec: str) -> Schedule:
-        """Commit a call to its queue at stated times."""
-        ...
 
 
 class BaseFunction(Generic[P, R]):
@@ -81,28 +75,62 @@ class BaseFunction(Generic[P, R]):
         self.app = app
         self.function = function
         self.name = name or f"{home(function)}.{function.__qualname__}"
-        self.options = options
+        self.declared = options
         self.arguments = Arguments(function, self.name)
 
     @property
     def queue(self) -> str:
         """The topic its tasks go to."""
-        return self.options.queue
+        return self.declared.queue
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Have a worker call it with these arguments. Returns when the task is committed.
 
         Raises: InvalidArgument, which names the argument that cannot be sent; what `Producer.send` raises.
         """
-        return Job(self, self.app.send(self.message(args, kwargs)))
+        return Sends(self).send(*args, **kwargs)
 
     def send_in(self, delay: Duration, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `send`; not delivered before `delay` is over."""
-        return Job(self, self.app.send(self.message(args, kwargs, delay_s=seconds(delay, "delay"))))
+        return Sends(self).send_in(delay, *args, **kwargs)
 
     def send_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `send`; not delivered before `when`."""
-        return Job(self, self.app.send(self.message(args, kwargs, at=when)))
+        return Sends(self).send_at(when, *args, **kwargs)
+
+    def send_many(self, calls: Iterable[object]) -> JobList[Job[R]]:
+        """Have workers call it with each of many arguments. Returns when all tasks are committed, in large batches.
+
+        Args:
+            calls: for each call a tuple of its positional arguments, or its only argument where that is no tuple.
+
+        Returns: the jobs, in the order of `calls`.
+
+        Raises: as `send`. An argument that cannot be sent is found before anything is sent. An error of the broker
+        stops it, and what was sent before stays sent.
+        """
+        return Sends(self).send_many(calls)
+
+    def options(
+        self,
+        *,
+        retry: Retry | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        expires: Duration | datetime | None = None,
+    ) -> Sends[P, R]:
+        """The verbs that send, for calls with options of their own: `notify.options(expires="1h").send("UA 1545")`.
+
+        Args:
+            retry: instead of the function's. It cannot allow more attempts than the queue's `max_attempts`.
+            delay: not delivered before.
+            priority: instead of the function's.
+            expires: a duration from the moment of sending, or a datetime with a zone: what no worker has begun by
+                then is dead-lettered and not called, also a retry.
+
+        Raises: InvalidArgument.
+        """
+        return Sends(self, call_options(retry, delay, priority, expires))
 
     def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         """Have it sent with these arguments at stated times, each once. A schedule of the same name is replaced.
@@ -114,7 +142,7 @@ class BaseFunction(Generic[P, R]):
         Raises: InvalidRequest for a spec or a zone that cannot be read; InvalidArgument as `send`, and for a function
         with dedup=, because a schedule knows no dedup keys.
         """
-        return self.app.schedule(self.message(args, kwargs), name, spec)
+        return Sends(self).schedule(name, spec, *args, **kwargs)
 
     def job(self, id: str) -> Job[R]:
         """The task `id`, sent before, here or in another process."""
@@ -125,16 +153,42 @@ class BaseFunction(Generic[P, R]):
         """The same verbs, awaited."""
         return AsyncSends(self)
 
-    def message(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], *, delay_s: float | None = None, at: datetime | None = None
-    ) -> Message:
-        """A call as sent to the queue, not before `delay_s` is over or `at`. Raises InvalidArgument."""
-        encoding = self.app.encoding
-        headers = {NAME_HEADER: self.name.encode(), ENCODING_HEADER: encoding.encode()}
-        value = self.arguments.pack(encoding, args, kwargs)
-        key = self._said(self.options.key, "key", args, kwargs)
-        dedup = self._said(self.options.dedup, "dedup", args, kwargs)
-        return Message(self.queue, value, key, headers, self.options.priority, delay_s, at, dedup)
+    def message(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: CallOptions = AS_DECLARED) -> Message:
+        """A call as sent to the queue, by its `options`. Raises InvalidArgument."""
+        value = self.arguments.pack(self.app.encoding, args, kwargs)
+        key = self._said(self.declared.key, "key", args, kwargs)
+        dedup = self._said(self.declared.dedup, "dedup", args, kwargs)
+        return Message(
+            self.queue, value, key, self._headers(options), self._priority(options), options.delay_s, options.at, dedup,
+            options.expires, _attempts(options),
+        )  # fmt: skip
+
+    def messages(self, calls: Iterable[object], options: CallOptions = AS_DECLARED) -> Messages:
+        """Many `calls` as sent to the queue, by their `options`. Raises InvalidArgument."""
+        if isinstance(calls, (str, bytes, bytearray, Mapping)) or not isinstance(calls, Iterable):
+            raise InvalidArgument(f"calls={reprlib.repr(calls)} is not a list: send_many takes arguments of many calls")
+        given = [call if isinstance(call, tuple) else (call,) for call in calls]
+        key, dedup = self.declared.key, self.declared.dedup
+        return Messages(
+            self.queue,
+            pack_many(self.arguments, self.app.encoding, given),
+            None if key is None else [self._said(key, "key", call, {}) for call in given],
+            None if dedup is None else [self._said(dedup, "dedup", call, {}) for call in given],
+            self._headers(options),
+            self._priority(options),
+            options.delay_s,
+            options.expires,
+            _attempts(options),
+        )
+
+    def _headers(self, options: CallOptions) -> dict[str, bytes]:
+        headers = {NAME_HEADER: self.name.encode(), ENCODING_HEADER: self.app.encoding.encode()}
+        if options.retry is not None:
+            headers[RETRY_HEADER] = options.retry.rule().encoded()
+        return headers
+
+    def _priority(self, options: CallOptions) -> int:
+        return self.declared.priority if options.priority is None else options.priority
 
     def _said(
         self, of: Callable[..., str | bytes] | None, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -181,35 +235,9 @@ class AsyncTaskFunction(BaseFunction[P, R]):
         return self.function(*args, **kwargs)
 
 
-class AsyncSends(Generic[P, R]):
-    """The verbs of a task function, awaited."""
-
-    def __init__(self, function: BaseFunction[P, R]) -> None:
-        """Made by `TaskFunction.aio`."""
-        self._function = function
-
-    async def send(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
-        """As `TaskFunction.send`."""
-        function = self._function
-        return AsyncJob(function, await function.app.aio.send(function.message(args, kwargs)))
-
-    async def send_in(self, delay: Duration, /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
-        """As `TaskFunction.send_in`."""
-        function, delay_s = self._function, seconds(delay, "delay")
-        return AsyncJob(function, await function.app.aio.send(function.message(args, kwargs, delay_s=delay_s)))
-
-    async def send_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
-        """As `TaskFunction.send_at`."""
-        function = self._function
-        return AsyncJob(function, await function.app.aio.send(function.message(args, kwargs, at=when)))
-
-    async def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
-        """As `TaskFunction.schedule`."""
-        return await self._function.app.aio.schedule(self._function.message(args, kwargs), name, spec)
-
-    def job(self, id: str) -> AsyncJob[R]:
-        """As `TaskFunction.job`."""
-        return AsyncJob(self._function, id)
+def _attempts(options: CallOptions) -> int | None:
+    """The attempts that the options of calls allow; 0 when they say nothing of them."""
+    return 0 if options.retry is None else options.retry.max_attempts
 
 
 def home(function: Callable[..., Any]) -> str:

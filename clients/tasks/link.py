@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...storage import forks
 from ..client import Client, connect
 from ..queues.task_ids import task_id
-from .queues import QueueApp, ensure
+from .queues import QueueApp, check_attempts, ensure
 
 if TYPE_CHECKING:
     from ..producer import Producer
+    from ..producing.pending import Future
     from ..queues.descriptions import Schedule
-    from .message import Message
+    from .job_lists import Run
+    from .message import Message, Messages
 
 
 class Link:
@@ -29,6 +31,7 @@ class Link:
         self._client: Client | None = None
         self._at_exit: weakref.finalize[..., Link] | None = None  # an app need not be closed
         self._producers: dict[str, Producer] = {}
+        self._settings: dict[str, dict[str, Any]] = {}  # of the queues that there are producers of
         forks.tell(self)
 
     def _forked(self) -> None:
@@ -49,10 +52,19 @@ class Link:
 
     def send(self, message: Message) -> str:
         """Commit a call to its queue; returns the task's id."""
-        producer = self._producer(message.queue)
-        future = producer.send_nowait(message.value, **message.sending())
-        offset = future.result()
-        return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
+        producer, now_us = self._producer(message.queue, message.attempts)
+        future = producer.send_nowait(message.value, **message.sending(now_us))
+        return task_id(message.queue, *_place(future))
+
+    def send_many(self, messages: Messages) -> list[Run]:
+        """Commit many calls to their queue; returns where they are, in their order."""
+        if not messages.values:
+            return []
+        producer, now_us = self._producer(messages.queue, messages.attempts)
+        if messages.alike:
+            return producer.place_many(messages.values, **messages.sending_all(now_us))
+        futures = [producer.send_nowait(value, **beside) for value, beside in messages.each(now_us)]
+        return [(*_place(future), 1) for future in futures]
 
     def schedule(self, message: Message, name: str, spec: str) -> Schedule:
         """Commit a call at stated times."""
@@ -61,16 +73,24 @@ class Link:
         ensure(client, self._app.queues[message.queue])
         return client.schedule(message.queue, name, spec, message.value, **how)
 
-    def _producer(self, queue: str) -> Producer:
+    def _producer(self, queue: str, attempts: int | None) -> tuple[Producer, int]:
+        """The producer of a queue, and the time by its clock. Raises InvalidArgument for too many `attempts`."""
         client = self.client()
         with self._lock:
             if queue not in self._producers:
-                ensure(client, self._app.queues[queue])
+                self._settings[queue] = ensure(client, self._app.queues[queue])
                 self._producers[queue] = client.producer(queue)
-            return self._producers[queue]
+            check_attempts(queue, self._settings[queue], attempts)
+            return self._producers[queue], client.now_us
 
     def close(self) -> None:
         """Close the client."""
         if self._at_exit is not None:
             self._at_exit()
         self._client, self._producers = None, {}
+
+
+def _place(future: Future) -> tuple[int, int]:
+    """Partition and offset of the task that a record is, or repeats; waits for its commit."""
+    offset = future.result()
+    return future.partition, offset if future.repeats is None else future.repeats

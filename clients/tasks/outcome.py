@@ -9,6 +9,9 @@ import traceback
 
 from msgspec import Struct
 
+from .retry import names_of
+from .signals import Again, Reject
+
 REASON_MAX = 1000
 """Characters of a reason; the whole traceback is in the worker's log."""
 
@@ -24,7 +27,10 @@ class Failed(Struct, tag=True, frozen=True):
 
     reason: str
     trace: str = ""  # of what it raised, for the log
-    is_last: bool = False  # it has no attempt left: the broker dead-letters it
+    kinds: list[str] = []  # the classes of what it raised; none where it raised nothing
+    is_last: bool = False  # it is dead-lettered: the broker gives no further attempt, or its Retry wants none
+    rejects: bool = False  # its Retry wants none
+    delay_s: float | None = None  # before the next attempt; None: the queue's back-off
 
 
 class RefusedCall(Struct, tag=True, frozen=True):
@@ -33,20 +39,35 @@ class RefusedCall(Struct, tag=True, frozen=True):
     reason: str
 
 
+class Deferred(Struct, tag=True, frozen=True):
+    """The function asked to be called again later: no failure, so the attempt does not count."""
+
+    delay_s: float
+    reason: str = ""
+
+
 class Dropped(Struct, tag=True, frozen=True):
     """The call was not finished: the attempt does not count."""
 
 
-Outcome = Returned | Failed | RefusedCall | Dropped
+Outcome = Returned | Failed | RefusedCall | Deferred | Dropped
 
 
-def failure(error: BaseException) -> Failed:
+def outcome_of(error: BaseException) -> Failed | RefusedCall | Deferred:
     """The outcome of a call that raised."""
-    return Failed(reason_of(error), "".join(traceback.format_exception(error)).rstrip())
+    if isinstance(error, Reject):
+        return RefusedCall(_cut(error.reason))
+    if isinstance(error, Again):
+        return Deferred(error.delay_s, _cut(error.reason))
+    return Failed(reason_of(error), "".join(traceback.format_exception(error)).rstrip(), names_of(error))
 
 
 def reason_of(error: BaseException) -> str:
     """The last line of the traceback, cut to fit into a history."""
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     last = lines[-1] if lines else type(error).__name__
-    return last if len(last) <= REASON_MAX else last[: REASON_MAX - 3] + "..."
+    return _cut(last)
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 3] + "..."

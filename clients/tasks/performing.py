@@ -14,7 +14,7 @@ from ..queues.outcomes import RESULT_BYTES_MAX
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
 from .encoding import Encoding
-from .outcome import Failed, Outcome, RefusedCall, Returned, failure, reason_of
+from .outcome import Failed, Outcome, RefusedCall, Returned, outcome_of, reason_of
 
 
 def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding, current: CurrentTask) -> Outcome:
@@ -24,7 +24,7 @@ def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding,
             with _traced(arguments, current):
                 result = function(*call[0], **call[1])
         except BaseException as error:
-            return failure(error)
+            return outcome_of(error)
     return _done(arguments, encoding, result)
 
 
@@ -39,7 +39,7 @@ async def perform_async(
         except asyncio.CancelledError as error:
             return Failed(reason_of(error))  # the caller that cancelled it gives the reason
         except BaseException as error:
-            return failure(error)
+            return outcome_of(error)
     return _done(arguments, encoding, result)
 
 

@@ -19,6 +19,7 @@ from typing import Protocol
 from ...storage.errors import Closed
 from .child import ENDS, main
 from .outcome import Failed, Outcome
+from .retry import names_of
 from .wire import EVENTS, Cancelled, Event, Order, Ready, Told, encode
 
 LOOK_S = 0.25
@@ -108,7 +109,7 @@ class Processes:
         except TimeoutError as error:
             child.process.kill()
             self._lose(child)
-            return Failed(str(error))
+            return Failed(str(error), kinds=names_of(error))
         self._put_back(child)
         return outcome
 

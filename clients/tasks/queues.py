@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from ...broker.errors import TopicExists, UnknownGroup, UnknownTopic
 from ..errors import InvalidArgument
+from .retry import Retry
 
 if TYPE_CHECKING:
     from ..aio.client import AsyncClient
@@ -34,6 +35,7 @@ class TaskQueue(Struct, frozen=True):
     partitions: int
     settings: dict[str, Any]  # that its functions want
     defaults: dict[str, Any] = {}  # that the app wants where no function says otherwise
+    retries: tuple[Retry, ...] = ()  # the different ones of its functions
 
     def merged(self, other: TaskQueue, function: str) -> TaskQueue:
         """The settings of both. Raises InvalidArgument where they contradict each other."""
@@ -41,18 +43,37 @@ class TaskQueue(Struct, frozen=True):
             if self.settings.get(name, value) != value:
                 raise InvalidArgument(
                     f"{function} wants {name}={value} of queue {self.topic}, where an earlier function wants "
-                    f"{self.settings[name]}: functions of one queue share its Retry and keep, or have others"
+                    f"{self.settings[name]}: functions of one queue share its keep, or have others"
                 )
-        return structs.replace(self, settings={**self.settings, **other.settings})
+        retries = (*self.retries, *(each for each in other.retries if each not in self.retries))
+        return structs.replace(self, settings={**self.settings, **other.settings}, retries=retries)
 
     @property
     def wanted(self) -> dict[str, Any]:
         """The settings that the app asks for."""
-        return {**self.defaults, **self.settings}
+        return {**self.defaults, **self.settings, **self._limits()}
+
+    def _limits(self) -> dict[str, Any]:
+        """The broker's rule: the Retry of the functions, or of several different ones the loosest limit."""
+        if len(self.retries) <= 1:
+            return {} if not self.retries else self.retries[0].settings()
+        limits = [retry.max_attempts for retry in self.retries]
+        return {"max_attempts": None if None in limits else max(limit for limit in limits if limit is not None)}
 
     def changes(self, known: dict[str, Any]) -> dict[str, Any]:
         """The wanted settings that differ from the `known` ones."""
         return {name: value for name, value in self.wanted.items() if known.get(name) != value}
+
+
+def check_attempts(queue: str, settings: dict[str, Any], attempts: int | None) -> None:
+    """Raise InvalidArgument for calls that want more attempts than their queue gives; 0 wants none of their own."""
+    most = settings["max_attempts"]
+    if most is not None and (attempts is None or attempts > most):
+        wanted = "any number of" if attempts is None else attempts
+        raise InvalidArgument(
+            f"retry= wants {wanted} attempts, and queue {queue} gives {most} at most: raise the max_attempts of the "
+            "Retry of one of its functions"
+        )
 
 
 class QueueApp(Protocol):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import sys
 import time
 from collections import Counter, deque
@@ -24,16 +25,16 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
 from ...storage.errors import Closed, Error
 from ..errors import InvalidArgument
 from .calls import Calls, RunningCall
 from .outcome import Dropped, Failed, Outcome, RefusedCall, reason_of
 from .pace import QueuePace
 from .queues import configure
+from .retry import names_of
 from .settling import OutcomeReporter, SettledTask, SettlingWorker
 from .slots import Slots
+from .verdicts import judged
 
 if TYPE_CHECKING:
     from ..aio.client import AsyncClient
@@ -94,6 +95,7 @@ class Runner:
         self._finished = asyncio.Event()  # drained: nothing runs any more
         self._ended: deque[Call] = deque()  # by the threads they ran in
         self._woken = False  # the loop looks at them soon
+        self._now_us: Callable[[], int] = lambda: time.time_ns() // 1000
         self._telling: set[asyncio.Task[None]] = set()
         self._fetching: set[asyncio.Timeout] = set()
 
@@ -128,6 +130,7 @@ class Runner:
 
         client = await connect(self._app.url, timeout=self._app.timeout_s, name="penstock-worker")
         closing.push_async_callback(lambda: _bounded(client.close()))
+        self._now_us = lambda: client.now_us
         return [await self._worker(client, queue) for queue in self.queues]
 
     async def _worker(self, client: AsyncClient, queue: TaskQueue) -> SettlingWorker:
@@ -218,7 +221,7 @@ class Runner:
 
     def _start(self, worker: SettlingWorker, pace: QueuePace, task: SettledTask) -> None:
         """Start a task's call; its slot is free again when the call has ended."""
-        running = self._calls.start(task, self._teller(task))
+        running = self._calls.start(task, self._teller(task), self._now_us())
         if isinstance(running, RefusedCall):
             self._settling.settle(worker, task, running)
             return
@@ -252,15 +255,17 @@ class Runner:
         if call in self._running and not call.running.future.done():
             call.running.future.cancel()
             stopped = call.running.stop()
-            self._decide(call, Failed(f"it took longer than {call.running.timeout_s:g} s: {stopped}"))
+            too_long = f"it took longer than {call.running.timeout_s:g} s: {stopped}"
+            self._decide(call, Failed(too_long, kinds=names_of(TimeoutError())))
 
     def _decide(self, call: Call, outcome: Outcome) -> None:
         """Set a call's outcome, whatever it still does."""
         del self._running[call]
         if call.alarm is not None:
             call.alarm.cancel()
-        if isinstance(outcome, Failed) and call.task.attempt >= self._attempts_most.get(call.worker, sys.maxsize):
-            outcome = structs.replace(outcome, is_last=True)
+        if isinstance(outcome, Failed):
+            most = self._attempts_most.get(call.worker, sys.maxsize)
+            outcome = judged(outcome, call.running.rule, call.task.attempt, most, random.random)
         self._settling.settle(call.worker, call.task, outcome)
         if self._slots.closed and not self._running:
             self._finished.set()

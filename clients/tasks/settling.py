@@ -18,16 +18,17 @@ from typing import Any, Protocol, TypeVar
 
 from ...broker.errors import LeaseLost, UnknownLease
 from ...storage.errors import Error
+from ..arguments.quantities import Duration
 from ..errors import InvalidArgument
 from .calls import Leased
 from .message import NAME_HEADER
-from .outcome import Dropped, Failed, Outcome, RefusedCall, Returned
+from .outcome import Deferred, Dropped, Failed, Outcome, RefusedCall, Returned
 
 T = TypeVar("T")
 
 log = logging.getLogger("penstock.tasks")
 
-COUNTED_AS = {Failed: "failed", RefusedCall: "rejected", Dropped: "released"}
+COUNTED_AS = {Failed: "failed", RefusedCall: "rejected", Deferred: "deferred", Dropped: "released"}
 """The words for outcomes that are not "done"; operators read them."""
 
 PAUSE_S = 0.5
@@ -37,8 +38,9 @@ PAUSE_S = 0.5
 class SettledTask(Leased, Protocol):
     """A leased task with its verbs."""
 
-    async def nack(self, *, reason: str = "") -> None: ...
+    async def nack(self, *, delay: Duration | None = None, reason: str = "") -> None: ...
     async def reject(self, reason: str = "") -> None: ...
+    async def release(self, *, delay: Duration | None = None) -> None: ...
     async def progress(self, value: bytes) -> None: ...
 
 
@@ -81,10 +83,14 @@ class OutcomeReporter:
                 if not self._acking:
                     self._acking = True
                     self._spawn(self._ack())
-            case Failed(reason):
-                self._say([task], outcome, lambda: task.nack(reason=reason))
+            case Failed(reason, rejects=True):
+                self._say([task], outcome, lambda: task.reject(reason))
+            case Failed(reason, delay_s=delay_s):
+                self._say([task], outcome, lambda: task.nack(delay=delay_s, reason=reason))
             case RefusedCall(reason):
                 self._say([task], outcome, lambda: task.reject(reason))
+            case Deferred(delay_s):
+                self._say([task], outcome, lambda: task.release(delay=delay_s))
             case Dropped():
                 self.release(worker, [task])
 
@@ -181,21 +187,25 @@ class OutcomeReporter:
 
 def _log(task: SettledTask, outcome: Outcome) -> None:
     """Log what went wrong, and in which function."""
-    if not isinstance(outcome, Failed | RefusedCall):
+    if not isinstance(outcome, Failed | RefusedCall | Deferred):
         return
     name = task.headers.get(NAME_HEADER, b"no function").decode(errors="replace")
     if isinstance(outcome, RefusedCall):
-        log.error("task %s (%s) is rejected: %s", task.id, name, outcome.reason)
+        log.error("task %s (%s) is dead-lettered: %s", task.id, name, outcome.reason)
+        return
+    if isinstance(outcome, Deferred):
+        why = f": {outcome.reason}" if outcome.reason else ""
+        log.info("task %s (%s) is to run again in %g s%s", task.id, name, outcome.delay_s, why)
         return
     if task.cancelled:
         log.info("task %s (%s) was cancelled and has ended: %s", task.id, name, outcome.reason)
         return
     lines = "\n".join(line for line in (outcome.reason, outcome.trace) if line)
     if outcome.is_last:
-        sentence = "task %s (%s) failed in attempt %d, its last, and is dead-lettered: %s"
+        sentence = "task %s (%s) failed in attempt %d and is dead-lettered: %s"
         log.error(sentence, task.id, name, task.attempt, lines)
     else:
-        log.warning("task %s (%s) failed in attempt %d: %s", task.id, name, task.attempt, lines)
+        log.warning("task %s (%s) failed in attempt %d and is retried: %s", task.id, name, task.attempt, lines)
 
 
 def _complain(task: SettledTask, error: Error) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from .encoding import Encoding
-from .outcome import Failed, RefusedCall, Returned
+from .outcome import Deferred, Failed, RefusedCall, Returned
 
 
 class Ready(Struct, tag=True, frozen=True):
@@ -46,7 +46,7 @@ class Told(Struct, tag=True, frozen=True):
     value: bytes
 
 
-Event = Ready | Told | Returned | Failed | RefusedCall
+Event = Ready | Told | Returned | Failed | RefusedCall | Deferred
 
 ORDERS = msgspec.msgpack.Decoder(Order | Cancelled)
 EVENTS = msgspec.msgpack.Decoder(Event)

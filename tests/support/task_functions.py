@@ -8,7 +8,7 @@ import signal
 import threading
 from typing import Any
 
-from penstock import Retry, Tasks, current_task
+from penstock import Again, Reject, Retry, Tasks, current_task
 
 app = Tasks("mem://tests-of-tasks")
 
@@ -112,3 +112,13 @@ def until_cancelled() -> str:
 def where() -> str:
     """Where this process sends to."""
     return app.url
+
+
+@app.task(queue="rules", retry=Retry(max_attempts=9, backoff=4, jitter=0, never=(LookupError,)), name="raises")
+def raises(kind: str) -> None:
+    raise {"again": Again("busy", delay=600), "reject": Reject("no seat"), "key": KeyError(), "os": OSError()}[kind]
+
+
+@app.task(queue="rules", process=True, name="raises_elsewhere", retry=Retry(only=(OSError,), backoff=4, jitter=0))
+def raises_elsewhere(kind: str) -> None:
+    raises(kind)

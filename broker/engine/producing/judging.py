@@ -185,8 +185,9 @@ def _check_records(what: str, raw: Buffer, count: int, most: int, present: np.nd
 
 
 def _check_headers(raw: Buffer, count: int) -> None:
-    """One map of text to bytes for each record, or nothing."""
-    packed = filter(None, columns.decode_variable(raw, count))
+    """One map of text to bytes for each record, or nothing. A map that all records share is decoded once."""
+    one = columns.shared(raw, count)
+    packed = filter(None, columns.decode_variable(raw, count) if one is None else [one])
     try:
         deque(map(HEADER_DECODER.decode, packed), maxlen=0)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

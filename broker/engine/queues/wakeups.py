@@ -79,7 +79,7 @@ class Watching:
         self._alarms.set((partition, group), time_us, partial(self._ring, partition, group))
 
     def _ring(self, partition: Partition, group: str, now_us: int) -> None:
-        expire(partition, group, now_us, Again(self, partition, group, now_us))
+        expire(partition, group, now_us, Revisit(self, partition, group, now_us))
         self.rung.append((partition, group))
 
     def take_rung(self) -> list[tuple[Partition, str]]:
@@ -99,7 +99,7 @@ def next_chance(queue: Queue, now_us: int) -> int | None:
     return queue.retrying.next_us(now_us)
 
 
-class Again:
+class Revisit:
     """Waits for expired leases to be taken back, and has failures retried."""
 
     __slots__ = ("_group", "_partition", "_time_us", "_watching")

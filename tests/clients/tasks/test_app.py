@@ -10,6 +10,7 @@ import penstock
 import pytest
 from penstock import Retry, Tasks
 from penstock.clients.tasks.message import ENCODING_HEADER, NAME_HEADER
+from penstock.clients.tasks.sends import CallOptions
 from penstock.errors import InvalidArgument, InvalidUrl
 from support import task_functions
 
@@ -49,7 +50,7 @@ def test_bare_and_called_decorators_are_the_same():
 def test_a_call_becomes_a_record():
     _, mail = make(queue="mails", key=lambda to, copies=1: to, priority=7, name="mail")
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    message = mail.message(("a",), {"copies": 2}, at=at)
+    message = mail.message(("a",), {"copies": 2}, CallOptions(at=at))
     assert (message.queue, message.value, message.key) == ("mails", b'[["a"],{"copies":2}]', b"a")
     assert message.headers == {NAME_HEADER: b"mail", ENCODING_HEADER: b"json"}
     assert (message.priority, message.delay_s, message.at) == (7, None, at)
@@ -66,7 +67,7 @@ def test_functions_with_a_key_have_their_queue_keep_the_order_of_keys():
     assert app.queues["tasks"].settings == {"order": "key"}
 
 
-def test_functions_of_one_queue_share_its_settings():
+def test_a_queue_has_the_retry_of_its_functions_and_of_several_the_loosest_number_of_attempts():
     app, _ = make(retry=Retry(max_attempts=3))
 
     @app.task()
@@ -75,9 +76,12 @@ def test_functions_of_one_queue_share_its_settings():
     @app.task(retry=Retry(max_attempts=3), key=lambda: "k")
     def third() -> None: ...
 
-    assert app.queues["tasks"].settings == {**Retry(max_attempts=3).settings(), "order": "key"}
-    with pytest.raises(InvalidArgument, match=r"wants max_attempts=4 of queue tasks, where an earlier .* 3"):
-        app.task(retry=Retry(max_attempts=4), name="fourth")(lambda: None)
+    assert app.queues["tasks"].wanted == {**Retry(max_attempts=3).settings(), "order": "key"}
+    app.task(retry=Retry(max_attempts=4), name="fourth")(lambda: None)
+    app.task(retry=Retry(max_attempts=2), name="fifth")(lambda: None)
+    assert app.queues["tasks"].wanted == {"max_attempts": 4, "order": "key"}
+    app.task(retry=Retry(max_attempts=None), name="sixth")(lambda: None)
+    assert app.queues["tasks"].wanted == {"max_attempts": None, "order": "key"}
 
 
 def test_a_lease_of_the_app_is_that_of_its_queues():

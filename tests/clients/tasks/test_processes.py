@@ -36,7 +36,7 @@ def processes() -> Iterator[Processes]:
 def call(processes: Processes, function: str, value: bytes = b"[[],{}]", watched: Watched | None = None) -> Outcome:
     made = getattr(task_functions, function)
     order = Order(task_functions.__name__, function, "json", value, "heavy-0-0", 1, task_functions.app.url)
-    return processes.run(order, watched or Watched(), made.options.timeout_s)
+    return processes.run(order, watched or Watched(), made.declared.timeout_s)
 
 
 def numbers(outcome: Outcome) -> list[int]:

@@ -37,6 +37,6 @@ def backed_off(settings: QueueSettings, now_us: int, chance: Chance, run: Run) -
     ]
 
 
-def untried(runs: Iterable[Run], now_us: int) -> list[TimedRun]:
-    """Records that were leased and not tried: ready at once, and the attempt does not count."""
-    return [(first, count, attempt - 1, now_us) for first, count, attempt in runs]
+def untried(runs: Iterable[Run], ready_us: int) -> list[TimedRun]:
+    """Records that were leased and not tried, ready at a time: the attempt does not count."""
+    return [(first, count, attempt - 1, ready_us) for first, count, attempt in runs]

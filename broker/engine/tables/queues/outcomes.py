@@ -37,7 +37,7 @@ RESULT_MAX = 1_000_000
 """Bytes of a result: with the rest of its message it fits into a request."""
 
 DELAY_MOST_MS = 366 * 86_400_000
-"""The longest delay of a nack."""
+"""The longest delay of a nack or a release."""
 
 Outcome = fx.TasksFinished | fx.TasksReturned | fx.TasksDied
 
@@ -122,7 +122,8 @@ def settled(
         case Verb.REJECT:
             yield fx.TasksDied(queue.group, lease.token, left, settle.reason, ended)
         case _:
-            yield from returned(queue, lease.token, left, now_us, ended=ended)
+            ready_us = now_us + max(settle.delay_ms, 0) * 1000
+            yield from returned(queue, lease.token, left, ready_us, ended=ended)
 
 
 def failed(queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retry, *, ended: bool) -> Iterator[Outcome]:
@@ -136,13 +137,13 @@ def failed(queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retr
         yield fx.TasksDied(queue.group, lease.token, dead, reason, ended)
 
 
-def returned(queue: Queue, token: int, runs: list[Run], now_us: int, *, ended: bool) -> Iterator[Outcome]:
-    """Returned without an attempt. Records at or over a limit that was lowered meanwhile are dead-lettered."""
+def returned(queue: Queue, token: int, runs: list[Run], ready_us: int, *, ended: bool) -> Iterator[Outcome]:
+    """Ready at a time without an attempt. Records at or over a limit that was lowered meanwhile are dead-lettered."""
     used_up = queue.settings.used_up
     again = [run for run in runs if not used_up(run[2] - 1)]
     over = [(first, count, attempt - 1) for first, count, attempt in runs if used_up(attempt - 1)]
     if again:
-        yield fx.TasksReturned(queue.group, token, untried(again, now_us), ended=ended, released=True)
+        yield fx.TasksReturned(queue.group, token, untried(again, ready_us), ended=ended, released=True)
     if over:
         yield fx.TasksDied(queue.group, token, over, f"{LIMIT_FELL} to {queue.settings.max_attempts}", ended)
 
