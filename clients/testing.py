@@ -32,7 +32,7 @@ _numbers = itertools.count(1)
 
 
 class FakeClock:
-    """A clock that moves only when told to; the time of a broker in memory."""
+    """A clock that moves only when told to, from `start_us` on; the time of a broker in memory."""
 
     def __init__(self, start_us: int = START_US) -> None:
         self._wall_us = start_us
@@ -45,13 +45,13 @@ class FakeClock:
         return Now(self._wall_us, self._monotonic_s)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let `seconds` pass."""
         self._wall_us += round(seconds * 1e6)
         self._monotonic_s += seconds
 
 
 class MemoryBroker:
-    """A broker in this process's memory, under a `mem://` address of its own and a clock that stands still."""
+    """A broker in this process's memory, under a `mem://` address of its own and a `clock` that stands still."""
 
     def __init__(self, clock: FakeClock | None = None) -> None:
         from .embedded.local import memory_broker
@@ -66,13 +66,13 @@ class MemoryBroker:
         return f"mem://{self.name}"
 
     def connect(self, timeout: float = 5.0) -> Client:
-        """A client of this broker."""
+        """A client of this broker, whose verbs wait for `timeout` seconds."""
         from .client import connect
 
         return connect(self.url, timeout=timeout)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at the broker: retention, expiry, leases, delays, schedules, waiting fetches. Silence counts.
+        """Let `seconds` pass at the broker: retention, expiry, leases, delays, schedules, fetches. Silence counts.
 
         It passes in small steps, as a running broker sees it, so members that send no heartbeat meanwhile are
         taken for dead when their session timeout is over.

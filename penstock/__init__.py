@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from .clients.spooling.spool import Spool
     from .clients.tasks import Again, CurrentTask, Job, JobStatus, Reject, Retry, current_task
+    from .clients.tasks.runner import Runner
     from .connecting import connect
     from .storage.batch import Batch
     from .storage.channel import Channel
@@ -85,6 +86,7 @@ _HOMES = {
     "Retry": ".clients.tasks",
     "Reject": ".clients.tasks",
     "Again": ".clients.tasks",
+    "Runner": ".clients.tasks.runner",
     "Job": ".clients.tasks",
     "JobStatus": ".clients.tasks",
     "CurrentTask": ".clients.tasks",
@@ -119,6 +121,7 @@ __all__ = [
     "Retry",
     "Reject",
     "Again",
+    "Runner",
     "Job",
     "JobStatus",
     "CurrentTask",
@@ -166,7 +169,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("aio", "errors"):
+    if name in ("aio", "errors", "testing"):
         return import_module(f".{name}", __name__)
     home = _HOMES.get(name)
     if home is None:

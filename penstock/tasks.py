@@ -1,7 +1,7 @@
 """`penstock.Tasks`: the tasks of `clients`, with the default address of `penstock.connect`.
 
-Contract: as address.py. The address is looked up when the app is made, so that all of its processes, configured alike,
-talk to the same broker.
+Contract: as address.py. The address is looked up when it is first needed, so that a module with an app can be imported
+before there is a broker, and a program may set `app.url`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class Tasks(tasks.Tasks):
             timeout: how long any verb waits for the broker.
             zone: of the cron fields of its schedules, like "Europe/Vienna".
         """
-        url = address.broker_url() if url is None else url
         super().__init__(
             url,
             group=group,
@@ -52,3 +51,6 @@ class Tasks(tasks.Tasks):
             timeout=timeout,
             zone=zone,
         )
+
+    def _default_url(self) -> str:
+        return address.broker_url()

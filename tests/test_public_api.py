@@ -25,7 +25,7 @@ from support.sources import ROOT
 
 GOLDEN = ROOT / "tests/golden/public_api.txt"
 REWRITE = bool(os.environ.get("PENSTOCK_REWRITE"))  # read before the environment is cleared for the tests
-MODULES = ["penstock", "penstock.aio", "penstock.errors"]
+MODULES = ["penstock", "penstock.aio", "penstock.errors", "penstock.testing"]
 PACKAGES = [f"penstock.{name}" for name in ("storage", "transport", "broker", "broker.engine", "clients")]
 TWINS = [
     ("Client", "AsyncClient"),

@@ -34,6 +34,7 @@ from .function import AsyncTaskFunction, BaseFunction, Options, TaskFunction, ho
 from .job_lists import Run
 from .link import Link
 from .message import Message, Messages
+from .middleware import GivenHook, Hook, as_hook
 from .queues import TaskQueue
 from .retry import Retry
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+H = TypeVar("H", bound="GivenHook")
 
 
 Keep = Duration | Literal["forever"]
@@ -66,7 +68,7 @@ class Tasks:
     @checked
     def __init__(
         self,
-        url: str,
+        url: str | None,
         *,
         group: str = "tasks",
         encoding: Encoding = "json",
@@ -78,7 +80,7 @@ class Tasks:
     ) -> None:
         """
         Args:
-            url: of the broker, as in `penstock.connect`.
+            url: of the broker, as in `penstock.connect`; None: what is assigned to `app.url` before something is sent.
             group: the queue group of all its queues.
             encoding: of arguments and results: "json", or "msgpack", which has bytes.
             partitions: of queues that do not exist yet.
@@ -90,10 +92,12 @@ class Tasks:
 
         Raises: InvalidUrl, InvalidArgument.
         """
-        addresses(url)
+        self._url = None
+        if url is not None:
+            self.url = url
         check_name("group", group)
-        self.url = url
         self.group = group
+        self.hooks: list[Hook] = []
         self.encoding: Encoding = encoding
         self.functions: dict[str, BaseFunction[..., Any]] = {}
         self.queues: dict[str, TaskQueue] = {}
@@ -104,6 +108,34 @@ class Tasks:
         self._settings = {**({} if lease is None else {"lease_s": some_seconds(lease, "lease")}), **_kept(keep)}
         self._link = Link(self)
         self._aio: AsyncLink | None = None
+
+    @property
+    def url(self) -> str:
+        """The broker's address; looked up when first needed, where none was given. It may be set until then."""
+        if self._url is None:
+            self._url = self._default_url()
+        return self._url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        addresses(url)
+        self._url = url
+
+    def _default_url(self) -> str:
+        raise InvalidArgument("the app has no address yet: set app.url")
+
+    def middleware(self, hook: H) -> H:
+        """Put `hook` around each call of the app's functions, in workers; use it as a decorator.
+
+        Args:
+            hook: a function of the `CurrentTask` that gives a context manager, or a generator with one `yield`: what
+                stands before runs before the call, the rest after it, and exceptions of the call are raised at the
+                `yield`. The first one added is the outermost. An `async def` may have asynchronous ones, too.
+
+        Raises: InvalidArgument.
+        """
+        self.hooks.append(as_hook(hook))
+        return hook
 
     @overload
     def task(  # pyright: ignore[reportOverlappingOverload]
@@ -229,7 +261,7 @@ class Tasks:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Tasks of {self.url}: {', '.join(self.functions) or 'no functions'}>"
+        return f"<Tasks of {self._url or 'the default broker'}: {', '.join(self.functions) or 'no functions'}>"
 
 
 def _check_zone(zone: str) -> None:

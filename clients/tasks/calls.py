@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import tracing
 from .context import CurrentTask
-from .encoding import ENCODINGS, Encoding
+from .encoding import Encoding
 from .function import AsyncTaskFunction, BaseFunction, home
-from .message import ENCODING_HEADER, NAME_HEADER
 from .outcome import Outcome, RefusedCall
 from .performing import perform, perform_async
+from .preparing import prepared
 from .processes import Processes
 from .retry import RetryRule
 from .threads import Threads
-from .verdicts import refusal, rule_of
 from .wire import Order
 
 if TYPE_CHECKING:
@@ -71,38 +70,21 @@ class Calls:
 
     def start(self, task: Leased, tell: Callable[[bytes], None], now_us: int) -> RunningCall | RefusedCall:
         """Start the call of a task, unless it expired by `now_us`. `tell` takes its progress, from any thread."""
-        name = task.headers.get(NAME_HEADER, b"").decode(errors="replace")
-        function = self._app.functions.get(name)
-        if function is None:
-            known = ", ".join(sorted(self._app.functions)) or "none"
-            return RefusedCall(f"no function is called {name!r} here; there are: {known}" if name else _NAMELESS)
-        encoding = _encoding(task.headers.get(ENCODING_HEADER, b"json").decode(errors="replace"))
-        if encoding is None:
-            return RefusedCall(f"its encoding is none of {', '.join(ENCODINGS)}")
-        if task.value is None:
-            return RefusedCall(f"{name}: the record has no value, so it has no arguments")
-        try:
-            rule = rule_of(task.headers, function.declared.retry)
-            refused = refusal(task.headers, task.attempt, rule, now_us)
-            if refused is not None:
-                return refused
-            if function.declared.process:
-                return self._start_process(function, task, encoding, tell, rule)
-            call = function.arguments.unpack(encoding, task.value)
-        except ValueError as error:
-            return RefusedCall(f"{name}: {error}")
+        found = prepared(self._app.functions, task.headers, task.value, task.attempt, now_us)
+        if isinstance(found, RefusedCall):
+            return found
+        function, encoding, rule, call = found
+        if call is None:
+            return self._start_process(function, task, encoding, tell, rule)
         current = CurrentTask(
             task.id, task.attempt, encoding=encoding, tell=tell, is_cancelled=lambda: task.cancelled,
-            headers=task.headers,
+            headers=task.headers, name=function.name,
         )  # fmt: skip
+        about = (function.function, function.arguments, call, encoding, current, self._app.hooks)
         if isinstance(function, AsyncTaskFunction):
-            future = asyncio.run_coroutine_threadsafe(
-                perform_async(function.function, function.arguments, call, encoding, current), self._applications_loop()
-            )
+            future = asyncio.run_coroutine_threadsafe(perform_async(*about), self._applications_loop())
             return RunningCall(future, function.declared.timeout_s, partial(_cancel, future), rule)
-        future = self._threads.submit(
-            partial(perform, function.function, function.arguments, call, encoding, current)
-        )  # fmt: skip
+        future = self._threads.submit(partial(perform, *about))
         return RunningCall(future, function.declared.timeout_s, lambda: _UNSTOPPABLE, rule)
 
     def _start_process(
@@ -155,11 +137,6 @@ class _Told:
 
 
 _UNSTOPPABLE = "its thread cannot be stopped and goes on"
-_NAMELESS = f"it has no header {NAME_HEADER}, so it is no call of a function: it was not sent by Tasks"
-
-
-def _encoding(name: str) -> Encoding | None:
-    return next((known for known in ENCODINGS if known == name), None)
 
 
 def _cancel(future: Future[Outcome]) -> str:

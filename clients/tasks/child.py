@@ -81,8 +81,9 @@ class TaskChild:
             tell=self._tell,
             is_cancelled=lambda: self._cancelled,
             headers=order.trace,
+            name=function.name,
         )
-        return perform(function.function, function.arguments, call, order.encoding, current)
+        return perform(function.function, function.arguments, call, order.encoding, current, function.app.hooks)
 
     def _tell(self, value: bytes) -> None:
         self._say(Told(value))

@@ -19,7 +19,9 @@ from .encoding import Encoding, encode
 
 
 class CurrentTask:
-    """The task this code works on: its `id` ("" if the function was called directly), and `attempt`, from 1."""
+    """The task this code works on: its `id` ("" if the function was called directly), `attempt` from 1, `name` of the
+    function in its queue, and `headers` of the record.
+    """
 
     def __init__(
         self,
@@ -30,11 +32,13 @@ class CurrentTask:
         tell: Callable[[bytes], None] = lambda value: None,
         is_cancelled: Callable[[], bool] = lambda: False,
         headers: Mapping[str, bytes] = NO_HEADERS,
+        name: str = "",
     ) -> None:
         """Made by the code that runs the function; `tell` and `is_cancelled` may be called from any thread."""
         self.headers = headers
         self.id = id
         self.attempt = attempt
+        self.name = name
         self._encoding: Encoding = encoding
         self._tell = tell
         self._is_cancelled = is_cancelled

@@ -6,7 +6,9 @@ Contract: exceptions of the function are not raised here: they are outcomes, wit
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from .. import tracing
@@ -14,28 +16,41 @@ from ..queues.outcomes import RESULT_BYTES_MAX
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
 from .encoding import Encoding
+from .middleware import Hook, around, around_async
 from .outcome import Failed, Outcome, RefusedCall, Returned, outcome_of, reason_of
 
 
-def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding, current: CurrentTask) -> Outcome:
-    """Call a `def`."""
+def perform(
+    function: Any,
+    arguments: Arguments,
+    call: Call,
+    encoding: Encoding,
+    current: CurrentTask,
+    hooks: Sequence[Hook] = (),
+) -> Outcome:
+    """Call a `def` within hooks."""
     with working_on(current):
         try:
             with _traced(arguments, current):
-                result = function(*call[0], **call[1])
+                result = around(hooks, current, partial(function, *call[0], **call[1]))
         except BaseException as error:
             return outcome_of(error)
     return _done(arguments, encoding, result)
 
 
 async def perform_async(
-    function: Any, arguments: Arguments, call: Call, encoding: Encoding, current: CurrentTask
+    function: Any,
+    arguments: Arguments,
+    call: Call,
+    encoding: Encoding,
+    current: CurrentTask,
+    hooks: Sequence[Hook] = (),
 ) -> Outcome:
-    """Call an `async def`. A call cancelled from outside fails."""
+    """Call an `async def` within hooks. A call cancelled from outside fails."""
     with working_on(current):
         try:
             with _traced(arguments, current):
-                result = await function(*call[0], **call[1])
+                result = await around_async(hooks, current, partial(function, *call[0], **call[1]))
         except asyncio.CancelledError as error:
             return Failed(reason_of(error))  # the caller that cancelled it gives the reason
         except BaseException as error:

@@ -79,10 +79,14 @@ def check_attempts(queue: str, settings: dict[str, Any], attempts: int | None) -
 class QueueApp(Protocol):
     """The app of queues: how it connects, and its queues."""
 
-    url: str
     timeout_s: float
     zone: str
     queues: dict[str, TaskQueue]
+
+    @property
+    def url(self) -> str:
+        """The broker's address."""
+        ...
 
 
 def ensure(client: Client, queue: TaskQueue) -> dict[str, Any]:
@@ -111,6 +115,15 @@ async def ensure_async(client: AsyncClient, queue: TaskQueue) -> dict[str, Any]:
     except UnknownGroup:
         pass
     return dict((await client.set_queue(queue.topic, queue.group, **settings)).settings)
+
+
+def configure_now(client: Client, queue: TaskQueue) -> dict[str, Any]:
+    """As `configure`."""
+    settings = ensure(client, queue)
+    changes = queue.changes(settings)
+    if changes:
+        settings = dict(client.set_queue(queue.topic, queue.group, **changes).settings)
+    return settings
 
 
 async def configure(client: AsyncClient, queue: TaskQueue) -> dict[str, Any]:

@@ -73,12 +73,20 @@ class Call:
 
 
 class Runner:
-    """See the module. To be used on one loop, once."""
+    """Leases the tasks of an app and calls their functions, as `penstock worker` does: `await Runner(app).run()`.
+
+    To be used on one loop, once. `stop` ends it.
+    """
 
     def __init__(self, app: Tasks, *, concurrency: int = 1, queues: Sequence[str] = (), drain_s: float = 30.0) -> None:
         """
         Args:
+            app: whose functions are called.
+            concurrency: calls at once, over all queues.
             queues: only these of the app's; all when empty.
+            drain_s: how long running calls may take once it is stopped.
+
+        Raises: InvalidArgument.
         """
         if concurrency < 1:
             raise InvalidArgument(f"concurrency={concurrency!r} is below 1: then nothing would run")
@@ -140,7 +148,7 @@ class Runner:
         return worker
 
     async def work(self, workers: Sequence[SettlingWorker]) -> None:
-        """Work off what these workers lease, until stopped."""
+        """Work off what `workers` lease, until stopped. `run` uses it."""
         leasing = [asyncio.create_task(self._lease(worker)) for worker in workers]
         stopped = asyncio.create_task(self._stopping.wait())
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -33,6 +33,19 @@ COUNTED_AS = {Failed: "failed", RefusedCall: "rejected", Deferred: "deferred", D
 
 PAUSE_S = 0.5
 """Delay before a request that the broker refused for now is retried."""
+
+
+class LoggedTask(Protocol):
+    """A task that the log speaks of."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, bytes]: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def cancelled(self) -> bool: ...
 
 
 class SettledTask(Leased, Protocol):
@@ -75,7 +88,7 @@ class OutcomeReporter:
 
     def settle(self, worker: SettlingWorker, task: SettledTask, outcome: Outcome) -> None:
         """Report an outcome. Never waits."""
-        _log(task, outcome)
+        log_outcome(task, outcome)
         match outcome:
             case Returned(result):
                 self._begin(1)
@@ -185,7 +198,7 @@ class OutcomeReporter:
             self._quiet.set()
 
 
-def _log(task: SettledTask, outcome: Outcome) -> None:
+def log_outcome(task: LoggedTask, outcome: Outcome) -> None:
     """Log what went wrong, and in which function."""
     if not isinstance(outcome, Failed | RefusedCall | Deferred):
         return

@@ -365,21 +365,6 @@ def test_a_cancelled_task_is_leased_to_no_worker_and_its_present_worker_hears_of
         assert worker.fetch(2, wait=0.0) == []
 
 
-def test_a_released_task_may_wait_and_its_attempt_does_not_count(client, topic):
-    (id_,) = fill(client, topic, 1)
-    with client.worker(topic, group="jobs", prefetch=0) as worker:
-        (task,) = worker.fetch(1, wait=WAIT)
-        task.release(delay=3600)
-        found = client.task(id_, "jobs")
-        assert (found.state, found.history) == ("retrying", [])
-        assert 3500 < (found.time.timestamp() - client.now_us / 1e6) <= 3600
-        assert worker.fetch(1, wait=0.0) == []
-        (task,) = worker.claim([id_], force=True)
-        assert task.attempt == 1
-        task.release()
-        assert worker.fetch(1, wait=WAIT)[0].attempt == 1
-
-
 def test_what_a_schedule_was_given_may_change_afterwards(client, topic):
     client.create_topic(topic)
     value, key, header = bytearray(b"value"), bytearray(b"key"), bytearray(b"header")

@@ -1,0 +1,18 @@
+"""For tests of programs that use penstock: a broker in memory, its clock, and tasks that run in the calling thread.
+
+    def test_my_tasks(penstock_broker):
+        app.url = penstock_broker.url
+        job = notify.send_in("10m", "UA 1545", late=12)
+        penstock_broker.advance(600)
+        penstock.testing.run_due(app)
+        assert job.result() == "UA 1545 leaves 12 minutes late"
+
+The pytest fixtures `penstock_broker` and `penstock_client` come with the package. This module needs pytest.
+"""
+
+from __future__ import annotations
+
+from .clients.tasks.inline import run_due
+from .clients.testing import FakeClock, MemoryBroker
+
+__all__ = ["FakeClock", "MemoryBroker", "run_due"]
