@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage.errors import Closed, Error
 from ..errors import InvalidArgument
+from .app import Tasks
 from .calls import Calls, RunningCall
 from .outcome import Dropped, Failed, Outcome, RefusedCall, reason_of
 from .pace import QueuePace
@@ -38,7 +39,6 @@ from .verdicts import judged
 
 if TYPE_CHECKING:
     from ..aio.client import AsyncClient
-    from .app import Tasks
     from .queues import TaskQueue
 
 log = logging.getLogger("penstock.tasks")

@@ -314,7 +314,7 @@ class Shelf:
             task.attempt -= 1
             self._dies(group, offset, f"max_attempts was lowered to {group.settings.max_attempts}")
         elif verb == RELEASE:
-            self._back(group, offset, task.attempt - 1, now_us, "")
+            self._back(group, offset, task.attempt - 1, now_us + max(delay_ms, 0) * 1000, "")
         elif verb == REJECT or task.attempt >= group.most:
             self._dies(group, offset, reason)
         else:
