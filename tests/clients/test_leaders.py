@@ -88,19 +88,19 @@ def test_a_leader_that_is_stopped_is_left_when_a_ping_has_no_answer(
 
 
 def test_what_every_node_says_is_told_when_none_leads(shard: Shard, dial: Callable[..., Client]) -> None:
-    client = dial(shard.url, timeout=1.0)
+    impatient, patient = dial(shard.url, timeout=1.0), dial(shard.url)
     shard.move(-1)
     with pytest.raises(TimedOut, match=r"none of the nodes leads: .*it (follows|does not lead)"):
-        client.create_topic("t")
+        impatient.create_topic("t")
     shard.move(1)
-    assert client.create_topic("t").name == "t"
+    assert patient.create_topic("t").name == "t"
 
 
 def test_a_client_of_one_follower_is_told_at_once_who_leads(shard: Shard) -> None:
     with connect(shard.doors[0].url) as client:
         client.create_topic("t")
         shard.move(1)
-        with pytest.raises(NotLeader, match="give the addresses of several nodes") as raised:
+        with pytest.raises(NotLeader) as raised:
             client.topics()
         assert (raised.value.where, raised.value.term, raised.value.retry) == (shard.doors[1].url, 2, True)
 
