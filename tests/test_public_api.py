@@ -200,14 +200,14 @@ def test_a_parameter_that_help_does_not_name_is_noticed():
 
 
 def test_every_error_is_public_and_has_a_code_of_its_own():
-    """Those of the command line end a command, never a call; NotCached and UnsafeCut never leave a process."""
-    for package in PACKAGES:
+    """Those of the command line end a command; NotCached, UnsafeCut and those of a replica never leave a process."""
+    for package in (*PACKAGES, "penstock.broker.replica"):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
     shipped = {kind for kind in _below(penstock.Error) if kind.__module__.startswith(tuple(PACKAGES))}
     named = {getattr(penstock.errors, name) for name in penstock.errors.__all__}
-    assert {kind.__name__ for kind in shipped - named} == {"NotCached", "UnsafeCut"}
+    assert {kind.__name__ for kind in shipped - named} == {"NotCached", "ReplicaBroken", "ReplicaDamaged", "UnsafeCut"}
     codes = [kind.__dict__.get("code") for kind in shipped]
     assert None not in codes
     assert len(codes) == len(set(codes))
