@@ -11,12 +11,12 @@ A transaction's records are published together or not at all (transactions/).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Self
 
-from ..storage.header_list import GivenHeaders
+from ..storage.header_list import GivenHeaders, checked_headers, copied
 from ..transport.messages import Stage
 from .arguments.checking import checks
 from .arguments.quantities import Duration, Size, seconds, size_bytes
@@ -162,7 +162,7 @@ class Producer(Sending):
         self,
         values: Iterable[bytes | None],
         *,
-        headers: Mapping[str, bytes] | None = None,
+        headers: GivenHeaders | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
         priority: int | None = None,
@@ -179,7 +179,7 @@ class Producer(Sending):
         Raises: as `send_many`.
         """
         core, sent = self._sending, list[Pending]()
-        own = None if headers is None else dict(headers)
+        own = None if headers is None else copied(checked_headers(headers))
         cut = pieces(values, None, core.shape_of(delay, at, priority, own), None)
         for piece in cut:
             sent.append(self._driver.run(core.send_piece(piece, core.connection.deadline())))

@@ -85,6 +85,11 @@ def checked_headers(given: Any) -> Mapping[str, bytes]:
     return of_pairs([(name, value) for name, value in given])
 
 
+def copied(headers: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """Checked headers that their giver may go on to change."""
+    return headers if isinstance(headers, HeaderList) else dict(headers)
+
+
 def of_pairs(pairs: Sequence[HeaderPair]) -> dict[str, bytes]:
     """The headers of checked pairs: a map where they fit one."""
     found = dict(pairs)

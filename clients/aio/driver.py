@@ -81,6 +81,7 @@ class AsyncDriver:
 
     async def run_aside(self, call: Callable[[], T]) -> T:
         """Run what takes long in a thread, which may use `run_from_thread`."""
+        self.check_open()
         return await self._loop.run_in_executor(None, call)
 
     def run_from_thread(self, steps: Steps[T]) -> T:

@@ -5,12 +5,12 @@ Contract: as there, awaited; everything happens on the loop that connected.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Self
 
-from ...storage.header_list import GivenHeaders
+from ...storage.header_list import GivenHeaders, checked_headers, copied
 from ...transport.messages import Stage
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration, Size, seconds, size_bytes
@@ -157,7 +157,7 @@ class AsyncProducer(AsyncSending):
         self,
         values: Iterable[bytes | None],
         *,
-        headers: Mapping[str, bytes] | None = None,
+        headers: GivenHeaders | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
         priority: int | None = None,
@@ -174,7 +174,7 @@ class AsyncProducer(AsyncSending):
         Raises: as `send_many`.
         """
         core, sent = self._sending, list[Pending]()
-        own = None if headers is None else dict(headers)
+        own = None if headers is None else copied(checked_headers(headers))
         cut = pieces(values, None, core.shape_of(delay, at, priority, own), None)
         async for piece in in_breaths(cut):
             sent.append(await self._driver.run(core.send_piece(piece, core.connection.deadline())))

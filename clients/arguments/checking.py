@@ -33,7 +33,6 @@ BY_HAND = {
     "Producer": ("send", "send_nowait", "send_many", "send_many_nowait", "place_many", "post"),
     "Sends": ("send_many",),
     "TaskFunction": ("send_many", "messages"),
-    "Tasks": ("send_many",),
     "Consumer": ("fetch",),
     "Worker": ("fetch", "ack_nowait", "nack", "reject"),
     "Task": ("nack", "reject"),

@@ -149,6 +149,7 @@ class Connection:
         self._greet_again = 0.0  # at the first turn
         self._look_at = 0.0
         self._seeking = Seeking(channel, url, addresses or (url,), turn_to, self.now)
+        self._has_choice = turn_to is not None  # of nodes; a client of one pays nothing for seeking
         self._asked: dict[int, Asker] = {}
         self._lost: dict[Asker, None] = {}  # have yet to hear that their answers may be lost
         self._unsent: OrderedDict[Question, None] = OrderedDict()
@@ -213,14 +214,10 @@ class Connection:
                 if not channel.more:
                     break
             self._emptied = now
-            if arrived:
-                self._seeking.heard(now)
             if channel.refusal is not None and self.refused is None and not self._seeking.has_left:
                 self._refuse(channel.refusal)
-            if why := self._seeking.left(now, self._ready):
-                self._missed(why)
-            if self._seeking.turn(now, self._ready):
-                self._greet()
+            if self._has_choice:
+                self._seek(now, arrived)
             if now >= self._greet_again:
                 self._greet()
             if now >= self._look_at:
@@ -235,6 +232,15 @@ class Connection:
             self._break_off()  # see `send`; an answer may be lost, too, and is asked for again
             raise
         return arrived
+
+    def _seek(self, now: float, arrived: bool) -> None:
+        """Stay with the present node, leave it, or turn to the next."""
+        if arrived:
+            self._seeking.heard(now)
+        if why := self._seeking.left(now, self._ready):
+            self._missed(why)
+        if self._seeking.turn(now, self._ready):
+            self._greet()
 
     def look(self) -> bool:
         """Take arrived answers and do nothing else; this is no turn. Returns whether there were any."""
@@ -266,7 +272,9 @@ class Connection:
 
     def due(self) -> float:
         """When to call `turn` at the latest; drivers that are `expecting` turn every LOOK_PERIOD_S anyway."""
-        due = min(self.channel.due(), self._greet_again, self._seeking.due(self._ready))
+        due = min(self.channel.due(), self._greet_again)
+        if self._has_choice:
+            due = min(due, self._seeking.due(self._ready))
         for part in self.parts:
             due = min(due, part.due())
         return due

@@ -20,7 +20,7 @@ from ...broker.errors import UnknownPartition, UnsupportedVersion
 from ...storage import forks
 from ...storage.batch import Codec, Kind
 from ...storage.errors import Closed, Error, InvalidBatch, StorageFull
-from ...storage.header_list import GivenHeaders, HeaderList, checked_headers
+from ...storage.header_list import GivenHeaders, checked_headers, copied
 from ...transport.messages import Failure, ProducerOpened, Topic
 from ...transport.partitioner import PARTITIONERS, Partitioner
 from ...transport.producer_session import TARGET_BYTES, ProducerSession
@@ -249,9 +249,7 @@ class ProducerCore:
         if gather.keys is not None:
             gather.keys.append(key)
         if gather.headers is not None:
-            if headers is not None and type(headers) is not HeaderList:
-                headers = dict(headers)
-            gather.headers.append(headers)
+            gather.headers.append(None if headers is None else copied(headers))
         if gather.times is not None:
             gather.times.append(self._now_us() if timestamp is None else timestamp)
         if gather.queued is not None:

@@ -34,7 +34,7 @@ GivenHook = Hook | Callable[[CurrentTask], Iterator[Any] | AsyncIterator[Any]]
 def as_hook(given: Any) -> Hook:
     """A hook of what an application gives. Raises InvalidArgument."""
     if not callable(given):
-        raise InvalidArgument(f"middleware {given!r} is not a function of the current task")
+        raise InvalidArgument(f"hook={given!r} is not a function of the current task")
     if inspect.isgeneratorfunction(given):
         return contextmanager(given)
     made: Any = asynccontextmanager(given) if inspect.isasyncgenfunction(given) else given

@@ -39,8 +39,8 @@ GIVEN: dict[str, Any] = {
     "at": "latest", "batch": READY_BATCH, "callback": print,
     "end": 1, "epoch": 1, "group": "g", "id": TASK, "ids": [TASK], "name": "n",
     "offset": 0, "on_done": print, "partition": 0, "piece_bytes": 4096, "places": [("0" * 32, 0, 0)],
-    "positions": {0: 0}, "spans": [(0, 0, 1)], "spec": "@hourly", "stages": [], "start": 0,
-    "to": "latest", "topics": ["t"], "value": b"v", "values": [b"v"], "verb": "ack",
+    "before": 0, "positions": {0: 0}, "query": "select 1", "spans": [(0, 0, 1)], "spec": "@hourly",
+    "stages": [], "start": 0, "to": "latest", "topics": ["t"], "value": b"v", "values": [b"v"], "verb": "ack",
     "where": "latest", "worker": "w",
 }  # fmt: skip
 """What verbs are given, by the names of their arguments."""

@@ -150,7 +150,7 @@ def check_task(span: ReadableSpan, *, status: StatusCode) -> None:
 def test_a_task_runs_in_a_span_that_continues_its_sender(spans, function, value, status):
     calls = Calls(app, 1)
     try:
-        started = calls.start(Leased(function, value), lambda progress: None)
+        started = calls.start(Leased(function, value), lambda progress: None, 0)
         assert isinstance(started, RunningCall)
         started.future.result(30)
     finally:
@@ -163,7 +163,7 @@ def test_a_task_of_a_child_process_does_too(spans):
     calls = Calls(app, 1)
     task = Leased("add", b"[[1,2],{}]")
     calls._processes.run = lambda order, *rest: taken.append(order)  # type: ignore[method-assign]
-    calls._start_process(app.functions["add"], task, "json", lambda progress: None).future.result(30)
+    calls._start_process(app.functions["add"], task, "json", lambda progress: None, None).future.result(30)
     calls.close()
     assert taken[0].trace == {"traceparent": PARENT.encode()}
     TaskChild(None)._outcome(taken[0])  # type: ignore[arg-type]
@@ -173,6 +173,6 @@ def test_a_task_of_a_child_process_does_too(spans):
 def test_a_sent_task_carries_the_current_span_and_a_schedule_none(spans):
     with trace.get_tracer("app").start_as_current_span("request"):
         message = app.functions["add"].message((1, 2), {})
-        sent, scheduled = message.sending()["headers"], message.scheduling("UTC")["headers"]
+        sent, scheduled = message.sending(0)["headers"], message.scheduling("UTC")["headers"]
     assert {*sent} - {*scheduled} == {"traceparent"}
     assert {*scheduled} == {NAME_HEADER, ENCODING_HEADER}

@@ -68,6 +68,10 @@ WRONG = {
     "Outcome": ["done", 5],
     "Iterable[bytes | ArrowData | None] | ArrowData": [b"one", "text", 5, [5], ["text"], THING],
     "Iterable[bytes | None] | ArrowData": ["text", 5, [5], ["text"], THING],
+    "Iterable[bytes | None]": ["text", 5, [5], ["text"], THING],
+    "H": ["x", 5, None],
+    "Messages": ["x", 5, [5], ["x"], THING],
+    "Exceptions": ["x", 5, ValueError, [ValueError], ("ValueError",), (5,)],
     "Callable[..., str | bytes]": ["x", 5],
     "Callable[[Posted | Error], object]": ["x", 5],
 }

@@ -80,7 +80,7 @@ def test_what_users_install_is_the_compiled_sources(shop):
     files = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
     modules = {path.stem for path in SOURCES.glob("src/*.ts")}
     dist = {f"dist/src/{name}{ending}" for name in modules for ending in (".js", ".d.ts")}
-    assert files == {"README.md", "package.json", *dist}
+    assert files == {"LICENSE", "README.md", "package.json", *dist}
 
 
 def test_every_block_of_the_readme_runs(package, shop, served):
