@@ -102,8 +102,12 @@ class ClientSocket(PullSocket):
         self._poller.register(self._monitor, zmq.POLLIN)
 
     def send(self, frames: Sequence[Buffer]) -> Sent:
-        """FULL while there is no connection, or when the server reads more slowly than we send."""
-        return self._send(frames)
+        """FULL while no connection is known of, or when the server reads more slowly than we send.
+
+        libzmq takes messages before it tells of the connection. A greeting on it and another once it is told of were two:
+        after the second the client asks again what the broker, on the same connection, has not answered yet.
+        """
+        return self._send(frames) if self.connected else Sent.FULL
 
     def break_off(self) -> None:
         """Have the server end the connection, whatever was begun on it.

@@ -86,6 +86,14 @@ def test_ipv6_works_where_the_machine_has_it(context):
     exchange(server, connected(context, server), [b"six"])
 
 
+def test_nothing_is_sent_on_a_connection_that_is_not_counted_yet(context, server):
+    client = context.client(server.endpoints[0])
+    assert client.raw.poll(WAIT * 1000, zmq.POLLOUT), "libzmq never connected"
+    assert client.send([b"x"]) is Sent.FULL
+    until_connected(client, 1)
+    exchange(server, client, [b"x"])
+
+
 def test_a_push_reaches_its_one_peer(context, server):
     push = context.push(server.endpoints[0])
     assert push.send([b"x"]) is Sent.FULL  # no peer is connected yet
