@@ -104,8 +104,8 @@ class ClientSocket(PullSocket):
     def send(self, frames: Sequence[Buffer]) -> Sent:
         """FULL while no connection is known of, or when the server reads more slowly than we send.
 
-        libzmq takes messages before it tells of the connection. A greeting on it and another once it is told of were two:
-        after the second the client asks again what the broker, on the same connection, has not answered yet.
+        libzmq takes messages before it tells of the connection. A greeting then and another once it has told were two,
+        and after the second the client asks again what the broker, on the same connection, has not answered yet.
         """
         return self._send(frames) if self.connected else Sent.FULL
 
