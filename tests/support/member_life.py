@@ -49,6 +49,8 @@ class MemberLife:
 
     def run(self) -> Shard:
         shard = self.shard
+        first = shard.members[self.chance.choice(shard.numbers)]
+        shard.guard(first, lambda replica: replica.core.campaign())
         self.topics.append(shard.topic("t0"))
         for _ in range(self.steps):
             self.step()
@@ -62,7 +64,8 @@ class MemberLife:
         member = chance.choice(list(shard.members.values()))
         what = chance.random()
         if what < 0.35 and shard.network:
-            self.deliver()
+            for _ in range(min(len(shard.network), chance.randint(1, 3))):
+                self.deliver()
         elif what < 0.55:
             shard.turn(member, sync=chance.random() < 0.3)
         elif what < 0.68:
@@ -170,6 +173,7 @@ class MemberLife:
         last = max(member.replica.order.last_index() for member in shard.members.values() if member.replica)
         shard.until(lambda: all(m.replica and m.replica.places.entry >= last for m in shard.members.values()))
         self.collect()
+        shard.invariants.check(full=True)
         self.check()
 
     def check(self) -> None:
@@ -212,5 +216,4 @@ class MemberLife:
                 continue
             if answer.next_offset == offset:
                 return values
-            payload = next(data for _, message, data in member.port.sent if message is answer)
-            values += records(payload, offset)
+            values += records(member.port.answers[request][1], offset)

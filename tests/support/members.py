@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from penstock.broker.engine import NodeConfig, Now
@@ -30,7 +31,7 @@ from penstock.broker.replica.start import open_files, start
 from penstock.storage.batch import parse
 from penstock.storage.errors import Error, StorageFull
 from penstock.storage.jobs import InlineJobs
-from penstock.storage.log import LogOptions
+from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import Content, MemoryFiles
 from penstock.storage.promises import Promises
 from penstock.storage.segment_reader import SegmentCache
@@ -41,6 +42,9 @@ from support.writeback import WritebackFiles
 DATA = "data"
 OPTIONS = LogOptions(segment_bytes=64 << 10, allocate_bytes=4 << 10)
 ELECTION_TICKS = 10
+FULL = 100
+"""Checks of the invariants between two that compare everything."""
+
 OUT, IN = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Message)
 
 
@@ -54,15 +58,29 @@ class MemberStore(MemberLogs):
         )  # fmt: skip
 
 
+class AnswerPort(MemoryPort):
+    """Finds answers by their requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: dict[int, tuple[Any, bytes]] = {}
+
+    def reply(self, peer: Any, message: Any, payload: Any = b"") -> bool:
+        self.answers.setdefault(getattr(message, "request", 0), (message, bytes(payload)))
+        return True
+
+
 class Member:
-    """One node: its disk, and its replica while it runs."""
+    """One node: its disk, and its replica while it runs. `touched`: it did something since the last check."""
 
     def __init__(self, shard: Shard, number: int) -> None:
         self.shard = shard
         self.number = number
         self.files = WritebackFiles()
         self.replica: Replica | None = None
-        self.port = MemoryPort()
+        self.port = AnswerPort()
+        self.touched = True
+        self._journal = (b"", 0)  # of promises, as it is on the disk, and the term in it
         self.roles: list[tuple[int, int]] = []
         self.lag_s = shard.chance.uniform(-2.0, 2.0)  # of its wall clock
         self.starts = 0
@@ -78,9 +96,10 @@ class Member:
     def start(self) -> None:
         """Open the files, as a process that was started."""
         self.starts += 1
+        self.touched = True
         opened = open_files(self.files, DATA, self.shard.ids, OPTIONS)
         promises = Promises(f"{DATA}/promises", self.files)
-        self.port = MemoryPort()
+        self.port = AnswerPort()
         chance = random.Random(f"{self.shard.seed} {self.number} {self.starts}")
         options = RaftOptions(
             node=self.number, draw_timeout=lambda: chance.randint(ELECTION_TICKS, 2 * ELECTION_TICKS),
@@ -104,15 +123,18 @@ class Member:
     def _promised(self) -> int:
         """The term that the journal has on the disk."""
         path = f"{DATA}/promises"
-        left = MemoryFiles()
-        left.contents[path] = Content(bytes(self.files.disk(self.files.contents[path]).data))
-        return Promises(path, left).term(self.shard.ids.order)
+        data = self.files.disk(self.files.contents[path]).data
+        if data != self._journal[0]:
+            left = MemoryFiles()
+            left.contents[path] = Content(bytes(data))
+            self._journal = bytes(data), Promises(path, left).term(self.shard.ids.order)
+        return self._journal[1]
 
     def crash(self, *, power: bool) -> None:
         """The process ends, or the machine loses what was not synced."""
         if self.replica is not None:
             self.replica = None
-            self.port = MemoryPort()
+            self.port = AnswerPort()
         if power:
             self.files = self.files.power_cut()
 
@@ -155,17 +177,18 @@ class Shard:
                 found[batch.log_id, batch.seq, batch.header_checksum] = body
         self.network.append((msgpack_copy(message), found))
 
-    def deliver(self, place: int, *, keep: bool = False) -> None:
-        """Hand one message to its receiver, or drop it where the network is cut."""
+    def deliver(self, place: int, *, keep: bool = False) -> Member:
+        """Hand one message to its receiver, which is returned, or drop it where the network is cut."""
         message, bodies = self.network[place] if keep else self.network.pop(place)
         member = self.members[message.to]
-        if (message.sender, message.to) in self.cut or member.replica is None:
-            return
-        self.guard(member, lambda replica: replica.step(msgpack_copy(message), bodies))
+        if (message.sender, message.to) not in self.cut:
+            self.guard(member, lambda replica: replica.step(msgpack_copy(message), bodies))
+        return member
 
     def guard(self, member: Member, what: Callable[[Replica], None]) -> None:
         """Do something to a member; errors of its disk close it, and it is opened anew later."""
         if member.replica is not None:
+            member.touched = True
             try:
                 what(member.replica)
             except Error:
@@ -194,7 +217,8 @@ class Shard:
         def work(replica: Replica) -> None:
             logs = [replica.order.log, *replica.node.logs]
             for log in [self.chance.choice(logs)] if some else logs if self.syncing else []:
-                log.sync()
+                if log.durable < log.written:
+                    log.sync()
             replica.synced(member.now)
 
         self.guard(member, work)
@@ -208,9 +232,7 @@ class Shard:
                     self.guard(member, lambda replica: replica.tick())
                 self.turn(member)
             while self.network:
-                self.deliver(0)
-                for member in self.members.values():
-                    self.turn(member)
+                self.turn(self.deliver(0))
             self.invariants.check()
 
     def until(self, found: Callable[[], Any], rounds: int = 120) -> Any:
@@ -254,8 +276,7 @@ class Shard:
         return request
 
     def answer(self, member: Member, request: int) -> Any:
-        found = [message for _, message, _ in member.port.sent if getattr(message, "request", 0) == request]
-        return found[0] if found else None
+        return member.port.answers.get(request, (None, b""))[0]
 
     def ask(self, make: Callable[[int], Any], payload: bytes = b"") -> Any:
         """Ask the leader, in quiet rounds, until there is an answer that is no `no_leader`."""
@@ -275,58 +296,74 @@ class Shard:
         return self.ask(lambda request: m.CreateTopic(request, name, partitions, {})).topics[0].topic
 
 
-def _standing(replica: Replica) -> tuple[str, int, int, int]:
-    return replica.core.role.name, replica.core.term, replica.order.last_index(), replica.places.entry
-
-
 def msgpack_copy(message: Message) -> Message:
     """The message as the other side gets it."""
     return IN.decode(OUT.encode(message))
 
 
 class Invariants:
-    """What holds after every step: see `check`."""
+    """What holds after every step: see `check`.
+
+    Each entry is compared when it is applied, and each state when it has moved, of members that did something. Every
+    `FULL` checks all is compared again: nothing that was compared may change afterwards.
+    """
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
+        self._checks = 0
+        self._compared: WeakKeyDictionary[Replica, int] = WeakKeyDictionary()  # up to which entry
+        self._moved: WeakKeyDictionary[Replica, dict[LogWriter, int]] = WeakKeyDictionary()  # up to which batch
         self.leaders: dict[int, int] = {}
+        self.last = 0  # entry that is committed
         self.committed: dict[int, tuple[int, int]] = {}  # entry: term and checksum
         self.states: dict[tuple[bytes, int], bytes] = {}  # log and seq: what it adds up to
 
-    def check(self) -> None:
+    def check(self, *, full: bool = False) -> None:
+        self._checks += 1
+        full = full or self._checks % FULL == 0
         for member in self._shard.members.values():
             replica = member.replica
-            if replica is not None:
+            if replica is not None and (full or member.touched):
+                member.touched = False
+                if full:
+                    self._compared.pop(replica, None)
+                    self._moved.pop(replica, None)
                 self._one_leader(member, replica)
                 self._committed(member, replica)
-                self._states(member, replica)
+                self._logs(member, replica)
 
     def _one_leader(self, member: Member, replica: Replica) -> None:
         if replica.core.role is Role.LEADER:
             known = self.leaders.setdefault(replica.core.term, member.number)
             assert known == member.number, f"term {replica.core.term} has leaders {known} and {member.number}"
-            missing = [entry for entry in self.committed if entry > replica.order.last_index()]
-            assert not missing, f"leader {member.number} lacks committed entries {missing}"
+            last, committed = replica.order.last_index(), self.last
+            assert committed <= last, f"leader {member.number} ends at entry {last}, and {committed} is committed"
 
     def _committed(self, member: Member, replica: Replica) -> None:
-        """What is applied is the same everywhere, and the logs hold what it names."""
-        for index in range(max(1, replica.places.entry - 20), replica.places.entry + 1):
+        """What is applied is the same everywhere."""
+        applied = replica.places.entry
+        for index in range(self._compared.get(replica, max(0, applied - 20)) + 1, applied + 1):
             term = replica.order.term(index)
             found = (term or 0, replica.order.checksum(index))
             known = self.committed.setdefault(index, found)
             assert known == found, f"member {member.number} applied another entry {index}: {found}, not {known}"
+        self.last = max(self.last, applied)
+        self._compared[replica] = applied
+
+    def _logs(self, member: Member, replica: Replica) -> None:
+        """Each log ends where the order says, and states after the same batches are equal."""
+        moved, ends, applied = self._moved.setdefault(replica, {}), replica.places.end, replica.places.applied
         for log in replica.node.logs:
-            seq, checksum = replica.places.end.get(log.log_id, (0, 0))
+            seq, checksum = ends.get(log.log_id, (0, 0))
             assert log.written == seq, f"{log.path} of member {member.number} ends at {log.written}, the order at {seq}"
             assert not seq or log.checksum == checksum
-
-    def _states(self, member: Member, replica: Replica) -> None:
-        """States after the same batches are equal."""
-        for log in replica.node.logs:
             history = replica.node.history_of(log.log_id)
             assert history is not None
             state = history.committed
-            assert state.seq <= replica.places.applied.get(log.log_id, (0, 0))[0]
+            if moved.get(log) == state.seq:
+                continue
+            moved[log] = state.seq
+            assert state.seq <= applied.get(log.log_id, (0, 0))[0]
             body = state.encode()
             known = self.states.setdefault((log.log_id, state.seq), body)
             assert known == body, f"{log.path} of member {member.number} adds up to something else at {state.seq}"
