@@ -49,8 +49,9 @@ WORTH = 32
 """Batches that a grant has to be good for: giving it costs the broker a sync. A producer that ends one sooner, because
 its records are not plain, say, asks for the next one as after a refusal."""
 
-PAUSE_S, PAUSES = 0.001, 5
-"""The broker borrows a log for a moment: how long it is waited for, and how often, before the batch goes through it."""
+PAUSE_S, PAUSES = 0.001, 100
+"""The broker borrows a log for a moment: how long it is waited for, and how often, before the batch goes through it.
+A broker that was kept from the processor while it borrows would answer no sooner, and the grant would be over."""
 
 DENSE_S, DENSE_BYTES = 50e-6, 4096
 """Records that are sent so soon after the one before, and without waiting for it, gather up to so much at first."""
