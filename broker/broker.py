@@ -179,6 +179,8 @@ class Broker:
             self._tell_forbidden(at)
         if self._admission is not None:
             self._admission.refusals.show(at.monotonic_s)
+        if self._lenders.refusals.count:
+            self._lenders.refusals.show(at.monotonic_s)
         resume_s = self._intake.end()
         if resume_s is not None:
             wait = min(wait, max(0.0, resume_s - time.monotonic()))

@@ -3,8 +3,8 @@
 Idea: one opening of DATA/lock has the bytes of all rows. One comparison over the words of the board finds those whose
 producers appended something, so that a thousand idle ones cost a few microseconds.
 
-Contract: as `engine.ports.LentLogs`. Nothing is lent where the board has no incarnation. Must not know: messages, what
-batches mean.
+Contract: as `engine.ports.LentLogs`. Nothing is lent where the board has no incarnation. What ends a grant because it
+may not stand is noted for the broker's log. Must not know: messages, what batches mean.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..storage.futex import fence
 from ..storage.lending.attaching import MISSING
 from ..storage.lending.following import Terms
 from ..storage.lending.lender import Lender
+from .refusals import Refusals
 
 if TYPE_CHECKING:
     from ..storage.batch import Batch
@@ -51,6 +52,8 @@ class Lenders:
         self._rows = np.zeros(0, np.int64)
         self.logs: list[LogWriter] = []
         """The logs that are lent."""
+        self.refusals = Refusals("refused batches that {} producers appended by themselves, and cut them away")
+        self._granted: dict[LogWriter, tuple[Lender, int]] = {}  # with the producer's id
 
     def lend(
         self,
@@ -77,6 +80,7 @@ class Lenders:
         if grant is None:
             return None
         self.logs.append(log)
+        self._granted[log] = lender, producer_id
         self._list()
         return lender, grant
 
@@ -100,6 +104,9 @@ class Lenders:
     def over(self, log: LogWriter) -> None:
         """See LentLogs."""
         self.logs.remove(log)
+        lender, producer_id = self._granted.pop(log)
+        if lender.refused:
+            self.refusals.note(f"{lender.refused}, of producer {producer_id:x} in {log.path}")
         self._list()
 
     def _list(self) -> None:

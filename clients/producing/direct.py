@@ -60,6 +60,9 @@ NOT_ASKED = "nothing was sent to it yet: the log is asked for with the first rec
 
 NOT_ITS_USER = "only processes of the broker's user, and of root, may write its files"
 
+REASONS = 64
+"""The most reasons that a producer remembers it told of."""
+
 LOST = "the broker took the log back: it is asked for again with the next record"
 
 
@@ -106,6 +109,7 @@ class DirectProducer(ProducerCore):
     def __init__(self, shell: Shell, topic: Topic, **options: Any) -> None:
         """See ProducerCore."""
         self._told = shell.told
+        self._reasons: dict[str, set[int]] = {}  # told of; the partitions that each is the reason for
         super().__init__(shell, topic, **options)
         reason = never(shell.connection.url, may_append=shell.may_append)
         if reason:
@@ -113,7 +117,23 @@ class DirectProducer(ProducerCore):
 
     def new_lane(self, partition: int) -> PartitionSender:
         """See ProducerCore."""
-        return DirectLane(self, partition, self.topic.name, self._largest)
+        return DirectLane(self, partition, self._largest)
+
+    def refused(self, partition: int, reason: str) -> None:
+        """Tell of a reason once, and again when it is that of ten, a hundred, a thousand partitions."""
+        name = self.topic.name
+        general = reason.replace(f"partition {partition} of topic {name}", f"a partition of topic {name}")
+        if len(self._reasons) >= REASONS and general not in self._reasons:
+            self._reasons.clear()
+        partitions = self._reasons.setdefault(general, set())
+        before = len(partitions)
+        partitions.add(partition)
+        if len(partitions) == before:
+            return
+        if not before:
+            log.warning("records of topic %s for partition %d go through the broker: %s", name, partition, reason)
+        elif str(len(partitions)).strip("0") == "1":
+            log.warning("records of topic %s for %d partitions go through the broker: %s", name, before + 1, general)
 
     def _forbid(self, reason: str) -> None:
         """Have all records go through the broker."""
@@ -138,10 +158,10 @@ class DirectProducer(ProducerCore):
 class DirectLane(PartitionSender):
     """See the module. `why` records go through the broker now; "" while the log is lent."""
 
-    def __init__(self, core: DirectProducer, partition: int, topic_name: str, largest: int) -> None:
+    def __init__(self, core: DirectProducer, partition: int, largest: int) -> None:
         self.why = NOT_ASKED
         self._forbidden = False
-        self._topic_name = topic_name
+        self._on_refused = core.refused
         self._largest = largest
         self._appender: DirectAppender | None = None
         self._asking: Question | None = None
@@ -304,10 +324,7 @@ class DirectLane(PartitionSender):
 
     def _refused(self, reason: str) -> None:
         if reason != self.why:
-            log.warning(
-                "records of topic %s for partition %d go through the broker: %s",
-                self._topic_name, self.partition, reason,
-            )  # fmt: skip
+            self._on_refused(self.partition, reason)
         self.why = reason
         self._ask_later()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from penstock.clients import InvalidArgument, connect
 from penstock.clients.producing import direct
-from penstock.clients.producing.direct import ASK_MIN_S, DENSE_BYTES, PAUSES, WORTH
+from penstock.clients.producing.direct import ASK_MIN_S, DENSE_BYTES, PAUSES, REASONS, WORTH
 from penstock.transport.messages import GiveBack, Lend, Moved
 from support.interrupts import interrupts
 from support.lent_lane import Lending
@@ -63,6 +63,38 @@ def test_a_producer_says_of_each_partition_why_it_does_not_append_to_it(client, 
         assert plain.direct.reasons == {0: "direct=True was not given"}
     assert lending.said == [Lend]
     assert lending.through_broker == 2
+
+
+def test_one_reason_for_many_partitions_is_told_once_and_then_with_their_number(client, lending, caplog) -> None:
+    client.create_topic("many", partitions=101)
+    lending.refusals += [f"partition {number} of topic many cannot be lent: it is durable" for number in range(101)]
+    lending.refusals += ["it has a queue group"] * 2
+    with client.producer("many", direct=True) as producer, caplog.at_level(logging.WARNING):
+        for number in range(101):
+            producer.send(b"x", partition=number)
+        for sender in producer._core.senders[:2]:
+            sender._ask_at = 0.0
+            producer.send(b"x", partition=sender.partition)
+        assert "partition 7 of topic many" in producer.direct.reasons[7]
+    assert caplog.messages == [
+        "records of topic many for partition 0 go through the broker: "
+        "partition 0 of topic many cannot be lent: it is durable",
+        "records of topic many for 10 partitions go through the broker: "
+        "a partition of topic many cannot be lent: it is durable",
+        "records of topic many for 100 partitions go through the broker: "
+        "a partition of topic many cannot be lent: it is durable",
+        "records of topic many for partition 0 go through the broker: it has a queue group",
+    ]
+
+
+def test_a_producer_remembers_a_bounded_number_of_reasons(client, lending, caplog) -> None:
+    lending.refusals += [str(number % (REASONS + 1)) for number in range(2 * REASONS + 2)] + [str(REASONS)]
+    with client.producer("t", direct=True) as producer, caplog.at_level(logging.WARNING):
+        for _ in range(2 * REASONS + 3):
+            producer._core.senders[0]._ask_at = 0.0
+            producer.send(b"x")
+        assert len(producer._core._reasons) <= REASONS
+    assert len(caplog.messages) == 2 * REASONS + 2
 
 
 def test_after_a_refusal_it_asks_again_later_and_less_often(client, lending, monkeypatch) -> None:

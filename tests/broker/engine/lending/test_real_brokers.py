@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from penstock.broker import ServeConfig
 from penstock.storage.batch import encode
-from penstock.storage.layout import live_segments
+from penstock.storage.files import Files
+from penstock.storage.layout import LOCK, live_segments
 from penstock.storage.lending import attaching
 from penstock.transport import messages as m
 from support import lending
@@ -192,3 +193,17 @@ def test_a_killed_producer_leaves_what_it_was_told(place: Place) -> None:
         place.said = found
         place.next = len(found)
     assert place.said == list(range(len(place.said)))
+
+
+def test_the_broker_says_what_it_refused_of_a_producer_that_appended_it_by_itself(place: Place) -> None:
+    lent = place.lend()
+    answer, _ = place.client.ask(lambda request: m.Hello(request, 1, 1, "test"))
+    appender = attaching.attach(
+        granted(lent, PRODUCER, 0), directory=lent.directory, lock=f"{place.config.data}/{LOCK}", board=answer.board,
+        files=Files(),
+    )  # fmt: skip
+    assert appender.append(encode([b"bad"], producer_id=PRODUCER, first_sequence=5)) is not None
+    appender.end()
+    assert place.read() == []
+    assert until(lambda: "refused batches that 1 producers" in place.serving.errors(), place.serving)
+    assert f"of producer {PRODUCER:x} in {lent.directory}" in place.serving.errors()
