@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from penstock.clients import InvalidArgument, connect
+from penstock.clients.embedded.local import LocalChannel
 from penstock.clients.producing import direct
 from penstock.clients.producing.direct import ASK_MIN_S, DENSE_BYTES, PAUSES, REASONS, WORTH
-from penstock.transport.messages import GiveBack, Lend, Moved
+from penstock.transport.messages import GiveBack, Lend, Moved, Produce
 from support.interrupts import interrupts
 from support.lent_lane import Lending
 from support.locks import is_free
@@ -217,6 +218,52 @@ def test_records_that_come_while_the_log_is_asked_for_follow_in_order(client, le
         assert [future.result() for future in futures] == list(range(10))
     assert values(client) == [b"%d" % number for number in range(10)]
     assert lending.through_broker == 0
+
+
+def test_nothing_is_appended_behind_a_batch_that_the_broker_has_yet_to_answer(client, lending) -> None:
+    lending.refusals.append("not now")
+    with client.producer("t", direct=True) as producer, producer._driver.lock:
+        futures = [producer.send_nowait(b"0")]
+        client._connection.turn()
+        assert lending.through_broker == 1
+        sender = producer._core.senders[0]
+        assert not futures[0].done()
+        sender._ask_at = 0.0
+        futures.append(producer.send_nowait(b"1"))
+        sender.ship()
+        assert lending.said == [Lend]
+        client._connection.turn()
+        assert [future.result() for future in futures] == [0, 1]
+    assert lending.through_broker == 2
+    assert values(client) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("script", ["in doubt", "in doubt, stands", "interrupted, stands"])
+def test_a_batch_in_doubt_goes_through_the_broker_alone_however_long_that_takes(
+    client, lending, monkeypatch, script: str
+) -> None:
+    with client.producer("t", direct=True) as producer, producer._driver.lock:
+        producer.send(b"0")
+        send, full = LocalChannel.send, [True]
+        monkeypatch.setattr(
+            LocalChannel, "send",
+            lambda channel, message, payload=b"": not (full and type(message) is Produce
+            and channel is client._connection.channel) and send(channel, message, payload),
+        )  # fmt: skip
+        lending.script.append(script)
+        try:
+            producer.send_nowait(b"1")
+        except KeyboardInterrupt:
+            assert script.startswith("interrupted")
+        for _ in range(3):
+            producer._core.senders[0]._ask_at = 0.0
+            client._connection.turn()
+        assert (lending.said, lending.through_broker) == ([Lend], 0)
+        full.clear()
+        for _ in range(3):
+            client._connection.turn()
+    assert lending.through_broker == 1
+    assert values(client) == [b"0", b"1"]
 
 
 def test_records_one_upon_the_other_gather_and_lone_ones_do_not(client, lending, monkeypatch) -> None:
