@@ -66,7 +66,9 @@ WORDS = {
 }
 """Replaced wherever they stand, in this order; in docstrings too."""
 
-WAITS = re.compile(r"(self\._|core\.|\b)driver\.run(_aside)?|core\.run|(client|consumer)\.(close|ping)")
+WAITS = re.compile(
+    r"(self\._|core\.|\b)driver\.run(_aside)?|core\.run|run_(last_)?told|(client|consumer)\.(close|ping)"
+)
 """What is awaited when it is called, beside the methods of a module that await something."""
 
 ENTERED = re.compile(r"Async(ExitStack|Transaction)\(.*\)")
@@ -140,7 +142,7 @@ def imports(node: ast.ImportFrom, source: str) -> str:
     lines: list[str] = []
     for alias in node.names:
         path = f"{module}.py"
-        if alias.name.startswith(("Async", "each_", "in_")):
+        if alias.name.startswith(("Async", "each_", "in_", "run_told", "run_last_told")):
             path = {**TWINS, **BY_HAND}[path]
         lines.append(f"from {relative(Path(path).with_suffix(''))} import {alias.name}")
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from .consumer import Consumer
 from .consuming.columnar import Columns
 from .descriptions import (
     Appended,
+    AssignmentChange,
     Committed,
     End,
     Group,
@@ -44,7 +45,7 @@ from .working.leases import SettleFuture
 __all__ = [
     "Posted", "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Stage", "Staging", "Transaction",
-    "Appended", "Direct", "FetchedBatches", "OpenedProducer",
+    "Appended", "AssignmentChange", "Direct", "FetchedBatches", "OpenedProducer",
     "Columns", "Committed", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "TrimmedPartition",
     "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",

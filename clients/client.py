@@ -12,7 +12,7 @@ threads (driver.py). Times are seconds or timedelta, sizes bytes or "64MB".
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
@@ -30,7 +30,8 @@ from .connection.opened import Opened
 from .consumer import Consumer
 from .consuming.core import ConsumerCore
 from .consuming.options import consumer_options
-from .descriptions import Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
+from .consuming.telling import Telling
+from .descriptions import AssignmentChange, Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
 from .opening import open_connection
 from .producer import Producer, Staging, Transaction
 from .producing.core import ProducerCore
@@ -162,6 +163,7 @@ class Client(QueueClient, RangeClient, BatchClient):
         window_bytes: Size = "4MB",
         window_records: int = 1 << 18,
         verify: bool = True,
+        on_assignment: Callable[[AssignmentChange], object] | None = None,
     ) -> Consumer:
         """A consumer of one topic; it has joined when this returns.
 
@@ -178,6 +180,8 @@ class Client(QueueClient, RangeClient, BatchClient):
             window_bytes, window_records: what may be on its way; the most that is read again after a loss.
             verify: check every column against its checksum before it is handed out. False trusts memory and disks
                 for speed (a third, for mapped Arrow); batch headers are verified all the same.
+            on_assignment: called with the partitions that this consumer was given and that are taken, in its reading
+                calls: before a record of the former is handed out, and while the latter may still be committed.
         """
         self._driver.check_open()
         options = consumer_options(
@@ -189,6 +193,7 @@ class Client(QueueClient, RangeClient, BatchClient):
         deadline = self._connection.deadline()
         found = self._driver.run(self._connection.find_topic(topic, deadline))
         core = ConsumerCore(self._connection, found, options)
+        core.telling = None if on_assignment is None else Telling(found.name, on_assignment)
         consumer = Consumer(self._driver, core)
         try:
             self._driver.run_on(core.joined(deadline))

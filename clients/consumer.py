@@ -18,8 +18,11 @@ from .connection.driver import Driver
 from .connection.steps import FOREVER
 from .consuming.columnar import Columns, Format, converter
 from .consuming.core import ConsumerCore
-from .consuming.iterating import each_batch, each_record
+from .consuming.iterating import each_batch, each_record, run_last_told, run_told
 from .consuming.lags import lag, lags
+from .consuming.moving import pause, resume, seek
+from .descriptions import Committed
+from .ranges.verbs import RangeVerbs
 from .unpicklable import unpicklable
 
 if TYPE_CHECKING:
@@ -81,7 +84,9 @@ class Consumer:
         deadline = core.connection.clock() + seconds(wait, "wait")
         core.begun = {}
         try:
-            return self._driver.run(core.fetch(max_records, deadline))
+            if core.telling is None:
+                return self._driver.run(core.fetch(max_records, deadline))
+            return run_told(self._driver, core, lambda: core.fetch(max_records, deadline))
         except (KeyboardInterrupt, SystemExit):
             if core.begun:  # no call before this is noted: a second Ctrl-C may come with its return
                 core.back_to = core.begun
@@ -142,7 +147,49 @@ class Consumer:
         core.check_open()
         is_time = not isinstance(to, int)
         place = start_time(to, "to") if is_time else to
-        self._driver.run(core.seek(place, is_time, partition, core.connection.deadline()))
+        self._driver.run(seek(core, place, is_time, partition, core.connection.deadline()))
+
+    def pause(self, partition: int | None = None) -> None:
+        """Hand out nothing more of a partition, which stays assigned to this consumer, until `resume`.
+
+        The others go on, and so do heartbeats. The broker sends nothing of it. Pausing twice is no error. A pause ends
+        when the partition is taken from this consumer.
+
+        Args:
+            partition: of this one. None: of all assigned now.
+
+        Raises: NotAssigned for a partition that this consumer does not read.
+        """
+        core = self._core
+        core.check_open()
+        self._driver.run(pause(core, partition, core.connection.deadline()))
+
+    def resume(self, partition: int | None = None) -> None:
+        """Hand out records of a paused partition again, from where they stopped.
+
+        Args:
+            partition: of this one. None: of all.
+
+        Raises: NotAssigned for a partition that this consumer does not read.
+        """
+        core = self._core
+        core.check_open()
+        self._driver.run(resume(core, partition, core.connection.deadline()))
+
+    @property
+    def paused(self) -> list[int]:
+        """The partitions that are paused."""
+        return sorted(self._core.paused)
+
+    def committed(self) -> dict[int, Committed]:
+        """The group's cursors as the broker has them, with notes, for the partitions that this consumer reads.
+
+        Those whose cursor never moved are left out. Raises NoGroup.
+        """
+        self._core.check_group()
+        found = self._driver.run(RangeVerbs(self._core.connection).committed(self.topic, self._core.options.group))
+        mine = set(self.assignment)
+        return {partition: Committed(offset, note) for partition, offset, note in found if partition in mine}
 
     @property
     def position(self) -> dict[int, int]:
@@ -174,7 +221,10 @@ class Consumer:
 
     def _close(self, *, failed: bool) -> None:
         if not self._core.ended and not self._driver.closed:
-            self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
+            try:
+                run_last_told(self._core)
+            finally:
+                self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
 
     def __repr__(self) -> str:
         group = f", group {self.group}" if self.group else ""

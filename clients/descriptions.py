@@ -123,6 +123,17 @@ class Committed(msgspec.Struct, frozen=True):
     note: str
 
 
+class AssignmentChange(msgspec.Struct, frozen=True):
+    """Partitions of one topic that a consumer reads from now on, and those that it reads no more.
+
+    Made by consumers, for the `on_assignment` of `Client.consumer`.
+    """
+
+    topic: str
+    given: list[int]
+    taken: list[int]
+
+
 class TopicEnds(msgspec.Struct, frozen=True):
     """The bounds of one topic's partitions, by number. Made by `Client.ends`."""
 

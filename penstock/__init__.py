@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import errors
     from .clients import (
         Appended,
+        AssignmentChange,
         Claimed,
         ClaimedTask,
         Client,
@@ -67,7 +68,7 @@ _DESCRIPTIONS = (
     *("Topic", "Partition", "TopicEnds", "End", "Group", "GroupPartition"),
     *("Member", "Committed", "Queue", "QueuePartition", "QueueWorker", "TaskInfo"),
     *("DeadTask", "Failure", "PendingTask", "PendingSummary", "Claimed", "ClaimedTask"),
-    *("Schedule", "Future", "SettleFuture", "Columns", "FetchedBatches", "Appended"),
+    *("Schedule", "Future", "SettleFuture", "Columns", "FetchedBatches", "Appended", "AssignmentChange"),
     *("OpenedProducer", "TrimmedPartition"),
 )
 """What verbs of clients return."""
@@ -159,6 +160,7 @@ __all__ = [
     "Columns",
     "FetchedBatches",
     "Appended",
+    "AssignmentChange",
     "OpenedProducer",
     "TrimmedPartition",
     # errors: the root of the tree, and a module with all of them

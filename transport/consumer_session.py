@@ -61,11 +61,17 @@ class PartitionView(Struct):
     fetched: int  # received or read
     end: int  # committed end of the partition as last heard
     revoked: bool = False
+    paused: bool = False  # nothing of it is handed out under this epoch
 
     @property
     def lag(self) -> int:
         """Records the application has yet to see, as last heard."""
         return self.end - self.position
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing of it is handed out now."""
+        return self.revoked or self.paused
 
 
 class ConsumerSession:
@@ -105,6 +111,11 @@ class ConsumerSession:
             self.partitions.pop(partition, None)
         self._changed()
         return Release(self.session, released)
+
+    def pause(self, partition: int) -> None:
+        """Hand out nothing more of a partition under its present epoch; what is queued of it is stale from now on."""
+        self.partitions[partition].paused = True
+        self._changed()
 
     def _changed(self) -> None:
         self.changes += 1
@@ -161,7 +172,7 @@ class ConsumerSession:
             self._early.append(message)
             self._early_payloads.append(payload)
             return []
-        if view is None or message.epoch < newest or view.revoked or message.next_offset <= view.fetched:
+        if view is None or message.epoch < newest or view.closed or message.next_offset <= view.fetched:
             self.dropped += 1
             self._credit.finished(len(payload), message.records)
             return []
@@ -183,9 +194,9 @@ class ConsumerSession:
     # -- what the application does ------------------------------------------------------------------
 
     def is_current(self, delivery: Delivery) -> bool:
-        """Whether `delivery` may still be handed out: its partition is ours, under the same epoch, not revoked."""
+        """Whether `delivery` may still be handed out: its partition is ours, same epoch, not revoked, not paused."""
         view = self.partitions.get(delivery.partition)
-        return view is not None and view.epoch == delivery.epoch and not view.revoked
+        return view is not None and view.epoch == delivery.epoch and not (view.revoked or view.paused)
 
     def handed_out(self, delivery: Delivery, next_offset: int | None = None) -> None:
         """The application was given the records of `delivery` below `next_offset` (all, when None)."""

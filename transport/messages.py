@@ -309,6 +309,7 @@ class SeekTo(Message, tag=38, frozen=True):
     session: Count
     partition: Count
     offset: Int64
+    paused: bool = False  # nothing of it is delivered until another one says otherwise
 
 
 class Leave(Message, tag=39, frozen=True):

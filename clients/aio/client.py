@@ -6,7 +6,7 @@ Contract: as there, awaited; everything happens on the loop that connected.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -21,7 +21,8 @@ from ..connection.delivery import Delivery
 from ..connection.opened import Opened
 from ..consuming.core import ConsumerCore
 from ..consuming.options import consumer_options
-from ..descriptions import Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
+from ..consuming.telling import Telling
+from ..descriptions import AssignmentChange, Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
 from ..opening import open_connection
 from ..producing.core import ProducerCore
 from ..producing.direct import DirectProducer
@@ -161,6 +162,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
         window_bytes: Size = "4MB",
         window_records: int = 1 << 18,
         verify: bool = True,
+        on_assignment: Callable[[AssignmentChange], object] | None = None,
     ) -> AsyncConsumer:
         """A consumer of one topic; it has joined when this returns.
 
@@ -177,6 +179,8 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
             window_bytes, window_records: what may be on its way; the most that is read again after a loss.
             verify: check every column against its checksum before it is handed out. False trusts memory and disks
                 for speed (a third, for mapped Arrow); batch headers are verified all the same.
+            on_assignment: called with the partitions that this consumer was given and that are taken, in its reading
+                calls: before a record of the former is handed out, and while the latter may still be committed.
         """
         self._driver.check_open()
         options = consumer_options(
@@ -188,6 +192,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
         deadline = self._connection.deadline()
         found = await self._driver.run(self._connection.find_topic(topic, deadline))
         core = ConsumerCore(self._connection, found, options)
+        core.telling = None if on_assignment is None else Telling(found.name, on_assignment)
         consumer = AsyncConsumer(self._driver, core)
         try:
             await self._driver.run(core.joined(deadline))

@@ -16,9 +16,12 @@ from ..connection.steps import FOREVER
 from ..consuming.columnar import Columns, Format, converter
 from ..consuming.core import ConsumerCore
 from ..consuming.lags import lag, lags
+from ..consuming.moving import pause, resume, seek
+from ..descriptions import Committed
+from ..ranges.verbs import RangeVerbs
 from ..unpicklable import unpicklable
 from .driver import AsyncDriver
-from .iterating import each_batch, each_record
+from .iterating import each_batch, each_record, run_last_told, run_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +82,9 @@ class AsyncConsumer:
         deadline = core.connection.clock() + seconds(wait, "wait")
         core.begun = {}
         try:
-            return await self._driver.run(core.fetch(max_records, deadline))
+            if core.telling is None:
+                return await self._driver.run(core.fetch(max_records, deadline))
+            return await run_told(self._driver, core, lambda: core.fetch(max_records, deadline))
         except (KeyboardInterrupt, SystemExit):
             if core.begun:  # no call before this is noted: a second Ctrl-C may come with its return
                 core.back_to = core.begun
@@ -140,7 +145,51 @@ class AsyncConsumer:
         core.check_open()
         is_time = not isinstance(to, int)
         place = start_time(to, "to") if is_time else to
-        await self._driver.run(core.seek(place, is_time, partition, core.connection.deadline()))
+        await self._driver.run(seek(core, place, is_time, partition, core.connection.deadline()))
+
+    async def pause(self, partition: int | None = None) -> None:
+        """Hand out nothing more of a partition, which stays assigned to this consumer, until `resume`.
+
+        The others go on, and so do heartbeats. The broker sends nothing of it. Pausing twice is no error. A pause ends
+        when the partition is taken from this consumer.
+
+        Args:
+            partition: of this one. None: of all assigned now.
+
+        Raises: NotAssigned for a partition that this consumer does not read.
+        """
+        core = self._core
+        core.check_open()
+        await self._driver.run(pause(core, partition, core.connection.deadline()))
+
+    async def resume(self, partition: int | None = None) -> None:
+        """Hand out records of a paused partition again, from where they stopped.
+
+        Args:
+            partition: of this one. None: of all.
+
+        Raises: NotAssigned for a partition that this consumer does not read.
+        """
+        core = self._core
+        core.check_open()
+        await self._driver.run(resume(core, partition, core.connection.deadline()))
+
+    @property
+    def paused(self) -> list[int]:
+        """The partitions that are paused."""
+        return sorted(self._core.paused)
+
+    async def committed(self) -> dict[int, Committed]:
+        """The group's cursors as the broker has them, with notes, for the partitions that this consumer reads.
+
+        Those whose cursor never moved are left out. Raises NoGroup.
+        """
+        self._core.check_group()
+        found = await self._driver.run(
+            RangeVerbs(self._core.connection).committed(self.topic, self._core.options.group)
+        )
+        mine = set(self.assignment)
+        return {partition: Committed(offset, note) for partition, offset, note in found if partition in mine}
 
     @property
     def position(self) -> dict[int, int]:
@@ -172,7 +221,10 @@ class AsyncConsumer:
 
     async def _close(self, *, failed: bool) -> None:
         if not self._core.ended and not self._driver.closed:
-            await self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
+            try:
+                await run_last_told(self._core)
+            finally:
+                await self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
 
     def __repr__(self) -> str:
         group = f", group {self.group}" if self.group else ""

@@ -5,20 +5,52 @@ Contract: iteration ends when another task closes the object it reads from.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from ...storage.batch import Batch
 from ...storage.errors import Closed
 from ...storage.record import Record
 from ..connection.delivery import Delivery, range_ways
-from ..connection.steps import FOREVER
+from ..connection.steps import FOREVER, Steps
 from ..consuming.columnar import Convert
 from ..consuming.core import ConsumerCore
+from ..consuming.telling import Untold
 from ..ranges.known_topics import KnownTopics
 from ..ranges.range import RangeCore, core_of
 from ..working.core import WorkerCore
 from .driver import AsyncDriver
+
+T = TypeVar("T")
+
+
+async def run_told(driver: AsyncDriver, core: ConsumerCore, begin: Callable[[], Steps[T]]) -> T:
+    """Run steps; the application is told of changes of the assignment first."""
+    while True:
+        try:
+            return await driver.run(begin())
+        except Untold:
+            await tell(core)
+
+
+async def tell(core: ConsumerCore) -> None:
+    """Tell the application what it was given and what was taken."""
+    telling = core.telling
+    if telling is not None:
+        await _called(telling.callback(telling.change(core.session)))
+
+
+async def run_last_told(core: ConsumerCore) -> None:
+    """Tell the application, while it can still commit, that everything is taken."""
+    telling, core.telling = core.telling, None
+    if telling is not None and telling.known:
+        await _called(telling.callback(telling.change(None)))
+
+
+async def _called(found: object) -> None:
+    if inspect.isawaitable(found):
+        await found
 
 
 async def each_record(driver: AsyncDriver, core: ConsumerCore) -> AsyncIterator[Record]:
@@ -26,6 +58,9 @@ async def each_record(driver: AsyncDriver, core: ConsumerCore) -> AsyncIterator[
     while True:
         try:
             found = await driver.run(core.next_list(FOREVER, one_by_one=True))
+        except Untold:
+            await tell(core)
+            continue
         except Closed:
             core.connection.check_ours()
             return
@@ -39,6 +74,9 @@ async def each_batch(driver: AsyncDriver, core: ConsumerCore, convert: Convert, 
     while True:
         try:
             found = await driver.run(core.next_batch(convert, core.connection.clock() + patience))
+        except Untold:
+            await tell(core)
+            continue
         except Closed:
             core.connection.check_ours()
             return

@@ -11,7 +11,6 @@ calls of the application, after its records are committed if commits are automat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +20,7 @@ from ...storage.batch import Batch
 from ...storage.errors import Closed, Error
 from ...storage.record import Record, records
 from ...transport.consumer_session import ConsumerSession, Delivery
-from ...transport.messages import Answer, Commit, Done, FindOffsets, Offsets, Position, Topic
+from ...transport.messages import Answer, Commit, Done, Position, Topic
 from ..arguments.checking import count
 from ..connection.question import Question
 from ..connection.steps import FOREVER, Pause, Steps
@@ -30,9 +29,11 @@ from ..errors import NoGroup
 from .columnar import Convert
 from .feed import Feed
 from .handout import Handout
-from .places import done_with, explicit, noted, seek_to, targets
+from .moving import hold
+from .places import done_with, explicit, noted
 from .read_terms import ReadTerms
 from .session_life import ConsumerOptions, SessionLife
+from .telling import Telling
 
 if TYPE_CHECKING:
     from ..connection.connection import Connection
@@ -66,6 +67,9 @@ class ConsumerCore:
         self._is_asking = False  # `commit` waits for its answer: a later commit of less would take it back
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
         self._terms = ReadTerms(topic, options.group)
+        self.paused: set[int] = set()  # partitions of which the application wants nothing for now
+        self.telling: Telling | None = None  # the application, of partitions given and taken
+        self._held_in: ConsumerSession | None = None  # the session whose broker knows of these
         every = options.auto_commit_s
         self._commit_at = FOREVER if every is None else connection.clock() + every
         self._committing: Question | None = None
@@ -100,6 +104,8 @@ class ConsumerCore:
             ours = view.committed in (committed, self._wanted.get(partition, committed))
             if ours and position > view.position and self.options.group:
                 view.position = view.fetched = position
+        hold(self, session, is_new=session is not self._held_in)
+        self._held_in = session
         self._release_idle()
 
     def received(self, deliveries: Iterable[Delivery]) -> None:
@@ -140,6 +146,8 @@ class ConsumerCore:
         found = self._run_there()
         while found is None:
             yield self._pause(deadline)
+            if self.telling is not None:
+                self.telling.check(self.session)
             found = self._run_there()
             if found is None and self.connection.clock() >= deadline:
                 return None
@@ -163,6 +171,8 @@ class ConsumerCore:
         taken = self._records_there(max_records)
         while not taken and max_records > 0:
             yield self._pause(deadline)
+            if self.telling is not None:
+                self.telling.check(self.session)
             taken = self._records_there(max_records)
             if not taken and self.connection.clock() >= deadline:
                 break
@@ -190,6 +200,8 @@ class ConsumerCore:
         found = self.batch_there(convert)
         while found is None:
             yield self._pause(deadline)
+            if self.telling is not None:
+                self.telling.check(self.session)
             found = self.batch_there(convert)
             if found is None and self.connection.clock() >= deadline:
                 return None
@@ -254,6 +266,8 @@ class ConsumerCore:
         session = self.life.session
         if session is None:
             return
+        if self.telling is not None:
+            self.telling.check(session)
         if self.options.auto_commit_s is not None:
             self._safe = {view.partition: (view.epoch, view.position) for view in session.partitions.values()}
         if session.revoked:
@@ -321,7 +335,8 @@ class ConsumerCore:
             return
         self._note()
         partitions = session.partitions
-        idle = [p for p in session.revoked if partitions[p].position == partitions[p].committed]
+        untold = set[int]() if self.telling is None else self.telling.known  # they may still be committed
+        idle = [p for p in session.revoked if p not in untold and partitions[p].position == partitions[p].committed]
         if idle:
             self._release(idle)
 
@@ -342,8 +357,8 @@ class ConsumerCore:
 
     def commit(self, positions: Mapping[int, int] | None, note: str, deadline: float) -> Steps[None]:
         """Make the cursor durable: exactly what was handed out, or explicit next offsets."""
-        self._check_group()
-        yield from self._in_a_session(lambda session: self._commit(session, positions, note, deadline), deadline)
+        self.check_group()
+        yield from self.in_a_session(lambda session: self._commit(session, positions, note, deadline), deadline)
         lost, self._kept = [p for p, (done, at) in self._kept.items() if at > done], {}
         if lost and positions is None:
             self.check_open()
@@ -412,7 +427,7 @@ class ConsumerCore:
             yield Pause(deadline)
         return self.session
 
-    def _in_a_session(self, act: Callable[[ConsumerSession], Steps[None]], deadline: float) -> Steps[None]:
+    def in_a_session(self, act: Callable[[ConsumerSession], Steps[None]], deadline: float) -> Steps[None]:
         """Act in the session, and again in the next one if it turns out to be over."""
         while True:
             session = yield from self._in_session(deadline)
@@ -422,28 +437,11 @@ class ConsumerCore:
                 if self.session is session:
                     self.life.rejoin()
 
-    def seek(self, place: int, is_time: bool, partition: int | None, deadline: float) -> Steps[None]:
-        """Continue elsewhere: at an offset, a time, or an end."""
-        offsets: list[int] | None = None
-        if is_time:
-            found = yield from self.connection.ask(
-                lambda request: FindOffsets(request, self.topic.topic, place),
-                Offsets,
-                deadline=deadline,
-                what="seeking",
-            )
-            offsets = [offset for offset, _ in found.offsets]
-        yield from self._in_a_session(
-            lambda session: self._seek(session, targets(session, place, offsets, partition), deadline), deadline
-        )
-
-    def _seek(self, session: ConsumerSession, targets: dict[int, int], deadline: float) -> Steps[None]:
-        for partition, offset in targets.items():
-            self._note()
-            if self._handout is not None and self._handout.delivery.partition == partition:
-                self._drop_handout()
-            seek = partial(seek_to, session.session, partition, offset)
-            yield from self.connection.ask(seek, Done, deadline=deadline, what=f"seeking in partition {partition}")
+    def let_go(self, partition: int) -> None:
+        """Hand out no more of the run in hand if it is of this partition."""
+        self._note()
+        if self._handout is not None and self._handout.delivery.partition == partition:
+            self._drop_handout()
 
     def positions(self) -> dict[int, int]:
         """The next offset to be handed out, by partition."""
@@ -461,7 +459,8 @@ class ConsumerCore:
         if self.life.failure is not None:
             raise self.life.failure
 
-    def _check_group(self) -> None:
+    def check_group(self) -> None:
+        """Raise NoGroup without a group."""
         self.check_open()
         if not self.options.group:
             raise NoGroup("a consumer without a group has nothing to commit; keep its `position`, or give it a group")

@@ -5,17 +5,43 @@ Contract: iteration ends when another thread closes the consumer. Records of one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from ...storage.errors import Closed
 from ...storage.record import Record
 from ..connection.driver import Driver
-from ..connection.steps import FOREVER
+from ..connection.steps import FOREVER, Steps
 from .columnar import Convert
 from .core import ConsumerCore
+from .telling import Untold
+
+T = TypeVar("T")
+
+
+def run_told(driver: Driver, core: ConsumerCore, begin: Callable[[], Steps[T]]) -> T:
+    """Run steps; the application is told of changes of the assignment first."""
+    while True:
+        try:
+            return driver.run(begin())
+        except Untold:
+            tell(driver, core)
+
+
+def tell(driver: Driver, core: ConsumerCore) -> None:
+    """Tell the application what it was given and what was taken."""
+    telling = core.telling
+    if telling is not None:
+        telling.callback(driver.do(lambda: telling.change(core.session)))
+
+
+def run_last_told(core: ConsumerCore) -> None:
+    """Tell the application, while it can still commit, that everything is taken."""
+    telling, core.telling = core.telling, None
+    if telling is not None and telling.known:
+        telling.callback(telling.change(None))
 
 
 def each_record(driver: Driver, core: ConsumerCore) -> Iterator[Record]:
@@ -28,6 +54,9 @@ def _runs(driver: Driver, core: ConsumerCore) -> Iterator[Iterator[Record]]:
     while True:
         try:
             found = run(core.next_list(FOREVER, one_by_one=True))
+        except Untold:
+            tell(driver, core)
+            continue
         except Closed:
             core.connection.check_ours()
             return
@@ -44,6 +73,9 @@ def each_batch(driver: Driver, core: ConsumerCore, convert: Convert, patience: f
             found = look(there)
             if found is None:
                 found = driver.run(core.next_batch(convert, clock() + patience))
+        except Untold:
+            tell(driver, core)
+            continue
         except Closed:
             core.connection.check_ours()
             return

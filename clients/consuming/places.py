@@ -18,9 +18,7 @@ from .handout import Handout
 
 def targets(session: ConsumerSession, place: int, offsets: list[int] | None, partition: int | None) -> dict[int, int]:
     """The target of a seek, by partition."""
-    chosen = sorted(session.partitions) if partition is None else [partition]
-    if partition is not None and partition not in session.partitions:
-        raise NotAssigned(_not_assigned([partition], session))
+    chosen = some_assigned(session, partition)
     if offsets is not None:
         return {number: offsets[number] for number in chosen if number < len(offsets)}
     if len(chosen) > 1:
@@ -28,9 +26,16 @@ def targets(session: ConsumerSession, place: int, offsets: list[int] | None, par
     return dict.fromkeys(chosen, place)
 
 
-def seek_to(session: int, partition: int, offset: int, request: int) -> SeekTo:
-    """The message of a seek."""
-    return SeekTo(request, session, partition, offset)
+def seek_to(session: int, partition: int, offset: int, paused: bool, request: int) -> SeekTo:
+    """The message of a seek, a pause or a resume."""
+    return SeekTo(request, session, partition, offset, paused)
+
+
+def some_assigned(session: ConsumerSession, partition: int | None) -> list[int]:
+    """One partition, or all of the session. Raises NotAssigned."""
+    if partition is not None and partition not in session.partitions:
+        raise NotAssigned(_not_assigned([partition], session))
+    return sorted(session.partitions) if partition is None else [partition]
 
 
 def noted(positions: list[Position], note: str) -> list[Position]:

@@ -349,7 +349,7 @@ class SessionLife:
         if session is None or not self._endpoint or not isinstance(answer, Topics) or any(session.outstanding):
             return
         # What was missing a silence ago has had all that time to come; what is missing since may be on its way.
-        reading = [view for view in session.partitions.values() if not view.revoked]
+        reading = [view for view in session.partitions.values() if not view.closed]
         if any(view.fetched < self._missed.get(view.partition, 0) for view in reading):
             if not self.fall_back():
                 self.rejoin()

@@ -131,7 +131,7 @@ class MappedSource:
         """Watch the partitions that the session reads now, and look at each."""
         self._changes = session.changes
         self._ready.clear()
-        reading = [self._topic.partitions[view.partition] for view in session.partitions.values() if not view.revoked]
+        reading = [self._topic.partitions[view.partition] for view in session.partitions.values() if not view.closed]
         self._watch = self._logs.watch(reading)
 
     def _next_of(self, session: ConsumerSession, view: PartitionView) -> tuple[Delivery, list[Batch]] | None:

@@ -35,6 +35,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.Release(77, [0, 1]), b""),
     (m.Credit(77, 1 << 40, 1 << 33), b""),
     (m.SeekTo(12, 77, 0, 123), b""),
+    (m.SeekTo(12, 77, 0, 123, True), b""),
     (m.Leave(13, 77), b""),
     (m.Commit(14, 77, TOPIC, "report", [m.Position(0, 100, 5)]), b""),
     (m.ListGroups(15, TOPIC), b""),

@@ -31,7 +31,8 @@ class Stream:
     """One partition being read by one session, from `position` on."""
 
     __slots__ = (
-        "accepted", "cold", "cursor", "damage", "epoch", "failed", "outlet", "partition", "position", "revoked", "told",
+        "accepted", "cold", "cursor", "damage", "epoch", "failed", "outlet", "partition", "paused", "position",
+        "revoked", "told",
     )  # fmt: skip
 
     def __init__(self, outlet: Outlet, partition: Partition, epoch: int, position: int) -> None:
@@ -44,12 +45,13 @@ class Stream:
         self.cold = False  # waits for pages
         self.failed = False  # could not read
         self.revoked = False  # to be released: nothing more is sent
+        self.paused = False  # by its reader: nothing is sent until it resumes
         self.damage = ""  # what is wrong with the records before `position`, until the reader is told
         self.accepted = False  # the loss of all of that was accepted
 
-    def move(self, epoch: int, position: int) -> None:
+    def move(self, epoch: int, position: int, paused: bool) -> None:
         """Go on elsewhere, under a new epoch."""
-        self.epoch, self.position, self.told = epoch, position, position
+        self.epoch, self.position, self.told, self.paused = epoch, position, position, paused
         self.cursor, self.cold, self.failed = None, False, False
         self.damage, self.accepted = "", False
         self.partition.unreadable.discard(self)
@@ -67,6 +69,8 @@ class Stream:
         is tried again with the outlet's `failing`, and until then the partition says so.
         """
         partition = self.partition
+        if self.paused:
+            return None
         while not (self.revoked or self.failed or self.cold) and self.position < partition.end:
             began_anew = self.cursor is None
             try:
@@ -158,10 +162,10 @@ class Outlet:
         if partition in self.streams:
             self.streams[partition].revoked = True
 
-    def move(self, partition: int, epoch: int, position: int) -> None:
-        """Go on elsewhere in a partition, under a new epoch."""
+    def move(self, partition: int, epoch: int, position: int, *, paused: bool = False) -> None:
+        """Go on elsewhere in a partition, under a new epoch, or wait there."""
         self._drop(partition)
-        self.streams[partition].move(epoch, position)
+        self.streams[partition].move(epoch, position, paused)
         self._ready[partition] = None
 
     def moved(self, partition: int) -> None:

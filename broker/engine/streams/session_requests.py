@@ -85,15 +85,17 @@ class SessionRequests:
             session.wake()
 
     def seek(self, peer: Peer, message: SeekTo, payload: Payload, now: Now) -> None:
-        """Go on elsewhere in one partition."""
+        """Go on elsewhere in one partition, or wait there."""
         session = self._sessions.get(message.session, peer, now)
         partition = session.topic.partition(message.partition)
-        partition.check_offset(message.offset)
         stream = session.outlet.streams.get(message.partition)
+        pauses = message.paused or (stream is not None and stream.paused)
+        if not (pauses and 0 <= message.offset < partition.first):  # the reader is told what retention took
+            partition.check_offset(message.offset)
         if stream is None or (session.membership is not None and stream.revoked):
             raise Fenced(f"session {session.id:#x} does not read partition {message.partition}: it cannot seek there")
         if session.membership is None:
-            session.move(partition, stream.epoch + 1, message.offset)
+            session.move(partition, stream.epoch + 1, message.offset, paused=message.paused)
             session.answer(peer, Done(message.request))
             return
         seek = Seek(self._port, peer, session, partition, message)
@@ -208,7 +210,7 @@ class Seek:
         if membership is None or not membership.moved(session, message.partition, self.epoch):
             self.failed(Fenced(f"partition {message.partition} went to another member while seeking"))
             return
-        session.move(self._partition, self.epoch, message.offset)
+        session.move(self._partition, self.epoch, message.offset, paused=message.paused)
         session.answer(self._peer, Done(message.request))
 
     def failed(self, error: Error) -> None:

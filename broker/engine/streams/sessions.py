@@ -109,9 +109,9 @@ class Session:
 
     # -- what a turn does ---------------------------------------------------------------------------
 
-    def move(self, partition: Partition, epoch: int, offset: int) -> None:
-        """Go on at `offset` of a partition that it reads, under a new epoch."""
-        self.outlet.move(partition.number, epoch, offset)
+    def move(self, partition: Partition, epoch: int, offset: int, *, paused: bool) -> None:
+        """Go on at `offset` of a partition that it reads, under a new epoch, or wait there."""
+        self.outlet.move(partition.number, epoch, offset, paused=paused)
         if self.outlet.streams[partition.number].revoked:
             self._revoked[partition.number] = None  # still asked back: say so together with the new epoch
         self._given[partition.number] = Assignment(partition.number, epoch, offset, partition.term_at(offset))
