@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-log = logging.getLogger("penstock.clients")
+log = logging.getLogger("penstock.clients.connection")
 
 GREETING_PATIENCE_S = 5.0
 """A greeting without an answer is sent again after so long."""
@@ -332,6 +332,7 @@ class Connection:
     # -- greeting -------------------------------------------------------------------------------------
 
     def _greet(self) -> None:
+        self._seeking.lost()
         self._ready = False
         self._greeted = self.channel.connections
         self._greeting = self.next_request()

@@ -8,6 +8,7 @@ Contract: never waits. The connection says what it hears, and asks in each turn 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from .steps import FOREVER
 if TYPE_CHECKING:
     from ...storage.errors import Error
     from .channel import ClientChannel
+
+log = logging.getLogger("penstock.clients.connection")
 
 NOT_LEADING = frozenset({NoLeader.code, NotLeader.code})
 """Codes of a node that does not lead."""
@@ -51,6 +54,8 @@ class Seeking:
         self._url = url
         self._turn_to = turn_to
         self._leave_at = now + REACH_S  # unless the node greets us; FOREVER once it is left
+        self._serves = False  # the node, since it greeted us
+        self._was_found = False  # there was such a node
         self._heard = now
         self._probed = FOREVER  # when a Ping was sent that is not answered yet
         self._elsewhere: NotLeader | None = None
@@ -62,8 +67,17 @@ class Seeking:
 
     def found(self, now: float, term: int) -> None:
         """The node leads, and serves us."""
+        if self._was_found:
+            log.info("connected again, to the broker at %s", self.search.address)
+        self._serves = self._was_found = True
         self.search.found(now, term)
         self._elsewhere, self._heard, self._probed = None, now, FOREVER
+
+    def lost(self) -> None:
+        """The connection to the node is a new one."""
+        if self._serves:
+            log.warning("the connection to the broker at %s is lost: connecting again", self.search.address)
+            self._serves = False
 
     @property
     def has_left(self) -> bool:
@@ -74,6 +88,9 @@ class Seeking:
         self, now: float, why: str, *, term: int = 0, leader: Sequence[str] = (), refusal: Error | None = None
     ) -> float:
         """The node does not lead us. Returns when to greet it again: FOREVER if another is asked, or none will do."""
+        if self._serves:
+            log.warning("the broker at %s is left: %s", self.search.address, why)
+            self._serves = False
         is_news = bool(leader) and term >= self.search.term
         self.search.missed(now, why, term=term, leader=leader, refusal=refusal)
         if self._turn_to is not None:

@@ -13,6 +13,7 @@ one, one that was lost, and one that is being joined.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
     from ..connection.connection import Connection
     from ..reading.mapped import MappedSource
+
+log = logging.getLogger("penstock.clients.consumers")
 
 REJOIN_MIN_S, REJOIN_MAX_S = 0.05, 2.0
 """Between two tries to join again."""
@@ -289,6 +292,7 @@ class SessionLife:
             except DeliveryGap:
                 self.rejoin()
         elif isinstance(message, Assigned):
+            self._say_what_changed(session, message)
             self._reader.received(session.assigned(message))
             self._reader.gained(session)
             if self.mapped is not None and max(session.partitions, default=0) >= len(self.topic.partitions):
@@ -297,7 +301,18 @@ class SessionLife:
             self.failure = error_from(message.code, message.message)
             self.lose()
         else:
+            log.warning("%s lost its session and joins again: %s", self._name, message.message)
             self.rejoin()
+
+    def _say_what_changed(self, session: ConsumerSession, message: Assigned) -> None:
+        """Log a rebalance. A seek is none: its partition was ours before."""
+        given = [each.partition for each in message.assignments if each.partition not in session.partitions]
+        if given or message.revoked:
+            log.info("%s was given partitions %s and is to release %s", self._name, given, list(message.revoked))
+
+    @property
+    def _name(self) -> str:
+        return f"consumer {self.options.member} of topic {self.topic.name}, group {self.options.group or '(none)'}"
 
     # -- keeping going ------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ returned, because waiting is no attempt and other workers may have time. Closing
 
 from __future__ import annotations
 
+import logging
 import reprlib
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -37,6 +38,8 @@ from .settling import Settling
 
 if TYPE_CHECKING:
     from ..connection.shell import Shell
+
+log = logging.getLogger("penstock.clients.workers")
 
 CLOSE_PATIENCE_S = 5.0
 """How long closing waits for the broker; leases that it does not hear of end by their time."""
@@ -330,6 +333,11 @@ class WorkerCore:
 
     def lose(self, lease: Held) -> None:
         """Mark a lease lost: another worker may have its tasks. A lease with all tasks settled has only ended."""
+        if lease.open and lease.place in self.held:
+            log.warning(
+                "worker %s lost its lease of %d records of topic %s, partition %d, from offset %d on",
+                self.options.name, len(lease.open), self.topic.name, lease.partition, min(lease.open),
+            )  # fmt: skip
         lease.lost = lease.lost or bool(lease.open)
         self.held.pop(lease.place, None)
 

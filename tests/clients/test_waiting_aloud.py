@@ -24,7 +24,7 @@ def test_waiting_for_a_broker_is_said_once(penstock_broker, caplog):
     bench.broker.clock.advance(1.0)
     next(steps)
     (said,) = caplog.records
-    assert (said.name, said.levelno) == ("penstock.clients", logging.WARNING)
+    assert (said.name, said.levelno) == ("penstock.clients.connection", logging.WARNING)
     assert said.getMessage().startswith(f"waiting for the broker at {penstock_broker.url}, for up to 5 s: the broker")
     connection.close()
 
