@@ -5,21 +5,30 @@ from __future__ import annotations
 import getpass
 import sys
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..broker.errors import UnknownTask
 from ..storage import units
+from ..storage.errors import OutOfBounds
+from .consent import ask, asks_first
 from .formats import json_bytes, json_fields, shown
 from .names import WORKER, queue_group_option, topic_argument
 from .options import DURATION, HEADER, TYPED, Invocation, with_session
 from .positions import MOMENT, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from ..clients import Failure, TaskInfo
+    from ..clients import Client, Failure, TaskInfo
     from ..clients.queues.outcomes import Outcome
+
+STATES = ("pending", "delayed", "leased", "retrying", "completed", "dead-lettered", "discarded", "cancelled")
+
+LOOKED_AT = 1000
+"""Tasks of each partition whose states are asked for where only some are wanted: each is a request."""
 
 
 @click.group
@@ -206,6 +215,69 @@ def pending(topic: str, worker: str | None, idle_s: float, count: int, group: st
         for task in tasks
     ]
     session.output.table(["task", "worker", ">attempt", "given", "until"], rows, empty="no task is leased")
+
+
+@command.command("list", short_help="List the newest tasks of a queue.")
+@topic_argument
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only in this state; repeatable.")
+@click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="At most N of each partition.")
+@queue_group_option
+@with_session
+def list_(topic: str, states: tuple[str, ...], count: int, group: str, session: Invocation) -> None:
+    """List the newest tasks of TOPIC, by partition, with the state of each and why it is in it.
+
+    With --state, it looks at the newest 1,000 of each partition.
+    """
+    looks = max(count, LOOKED_AT) if states else count
+    with session.connect() as client:
+        found: list[TaskInfo] = []
+        for ids in _newest(client, topic, looks):
+            infos = (info for id_ in ids if (info := _info(client, id_, group)) is not None)
+            found += islice((info for info in infos if not states or info.state in states), count)
+    if session.output.as_json:
+        for info in found:
+            session.output.json(_as_json(info))
+        return
+    rows = [(info.id, info.state, info.attempt or "", info.worker, info.why) for info in found]
+    session.output.table(["task", "state", ">attempt", "worker", "why"], rows, empty="no such task")
+
+
+@command.command(short_help="Skip the tasks that no worker has begun.")
+@topic_argument
+@queue_group_option
+@with_session
+@asks_first
+def purge(topic: str, asks: bool, group: str, session: Invocation) -> None:
+    """Skip the tasks of TOPIC that no worker has begun: no worker of the group gets them.
+
+    Tasks that are leased, retrying or dead-lettered stay: see `penstock task cancel` and `penstock dead discard`. The
+    records stay, too, for other groups and readers: `penstock topic trim` removes them.
+    """
+    with session.connect() as client:
+        queue = client.queue(topic, group)
+        count = queue.ready + queue.delayed
+        if asks:
+            ask(f"skip {units.count_text(count, 'task')} of queue {group} of topic {topic}?")
+        client.reset_queue(topic, group, "latest")
+    sentence = f"skipped: {units.count_text(count, 'task')} of queue {group} of {topic} that were not begun"
+    session.output.say("purged", sentence, topic=topic, group=group, count=count)
+
+
+def _newest(client: Client, topic: str, count: int) -> Iterator[list[str]]:
+    """The ids of the newest records of each partition, the newest first."""
+    from ..clients.queues.task_ids import task_id
+
+    for each in client.topic(topic).partitions:
+        first = max(each.first, each.end - count)
+        yield [task_id(topic, each.partition, offset) for offset in range(each.end - 1, first - 1, -1)]
+
+
+def _info(client: Client, id_: str, group: str) -> TaskInfo | None:
+    """The task; None for a record that is gone meanwhile, or that is before those of the group."""
+    try:
+        return client.task(id_, group)
+    except (OutOfBounds, UnknownTask):
+        return None
 
 
 # -- asking ----------------------------------------------------------------------------------------

@@ -42,6 +42,35 @@ def state(on: Cli, id_: str) -> str:
     return on("task", "status", id_, "--json").lines[0]["state"]
 
 
+def test_the_newest_tasks_are_listed_with_their_states(on: Cli, queue: str) -> None:
+    assert on("task", "list", queue).text == "no such task\n"
+    ids = enqueued(on, queue, *"abcd")
+    late = enqueued(on, queue, "e", delay="1h")
+    done, held = leased(on, queue, 2)
+    on("task", "ack", done)
+    found = {line["id"]: line["state"] for line in on("task", "list", queue, "--json").lines}
+    assert list(found) == [*late, *reversed(ids)]
+    assert list(found.values()) == ["delayed", "pending", "pending", "leased", "completed"]
+    assert [line["id"] for line in on("task", "list", queue, "--count", "1", "--json").lines] == late
+    some = on("task", "list", queue, "--state", "leased", "--state", "completed", "--count", "1", "--json").lines
+    assert [line["id"] for line in some] == [held.partition("@")[0]]
+    assert "leased" in on("task", "list", queue).text
+
+
+def test_a_purge_skips_what_no_worker_has_begun(on: Cli, queue: str) -> None:
+    enqueued(on, queue, *"abcd")
+    (held,) = leased(on, queue)
+    enqueued(on, queue, "late", delay="1h")
+    assert on("task", "purge", queue).code == exits.USAGE
+    found = on("task", "purge", queue, "--yes", "--json").lines[0]
+    assert (found["count"], found["topic"]) == (4, queue)
+    assert on("task", "lease", queue).text == "nothing to lease now\n"
+    assert on("task", "ack", held).text == "ack: 1 task\n"
+    (later,) = enqueued(on, queue, "later")
+    assert [line.partition("@")[0] for line in leased(on, queue, 5)] == [later]
+    assert [line["state"] for line in on("task", "list", queue, "--json").lines] == ["leased"]
+
+
 def test_a_task_is_enqueued_leased_and_acked_with_a_result(on: Cli, queue: str) -> None:
     (id_,) = enqueued(on, queue, "write", key="k", header="from=me")
     assert id_ == f"{queue}-0-0"
