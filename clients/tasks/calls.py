@@ -31,19 +31,24 @@ if TYPE_CHECKING:
     from .app import Tasks
 
 
-class Leased(Protocol):
-    """A leased task, as a call sees it."""
+class LoggedTask(Protocol):
+    """A task that the log speaks of."""
 
     @property
     def id(self) -> str: ...
-    @property
-    def value(self) -> bytes: ...
     @property
     def headers(self) -> Mapping[str, bytes]: ...
     @property
     def attempt(self) -> int: ...
     @property
     def cancelled(self) -> bool: ...
+
+
+class Leased(LoggedTask, Protocol):
+    """A leased task, as a call sees it."""
+
+    @property
+    def value(self) -> bytes: ...
 
 
 class RunningCall:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +20,7 @@ from ...broker.errors import LeaseLost, UnknownLease
 from ...storage.errors import Error
 from ..arguments.quantities import Duration
 from ..errors import InvalidArgument
-from .calls import Leased
+from .calls import Leased, LoggedTask
 from .message import NAME_HEADER
 from .outcome import Deferred, Dropped, Failed, Outcome, RefusedCall, Returned
 
@@ -33,19 +33,6 @@ COUNTED_AS = {Failed: "failed", RefusedCall: "rejected", Deferred: "deferred", D
 
 PAUSE_S = 0.5
 """Delay before a request that the broker refused for now is retried."""
-
-
-class LoggedTask(Protocol):
-    """A task that the log speaks of."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def headers(self) -> Mapping[str, bytes]: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def cancelled(self) -> bool: ...
 
 
 class SettledTask(Leased, Protocol):
