@@ -30,7 +30,7 @@ from .connection.opened import Opened
 from .consumer import Consumer
 from .consuming.core import ConsumerCore
 from .consuming.options import consumer_options
-from .consuming.telling import Telling
+from .consuming.telling import AssignmentNews
 from .descriptions import AssignmentChange, Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
 from .opening import open_connection
 from .producer import Producer, Staging, Transaction
@@ -193,7 +193,7 @@ class Client(QueueClient, RangeClient, BatchClient):
         deadline = self._connection.deadline()
         found = self._driver.run(self._connection.find_topic(topic, deadline))
         core = ConsumerCore(self._connection, found, options)
-        core.telling = None if on_assignment is None else Telling(found.name, on_assignment)
+        core.telling = None if on_assignment is None else AssignmentNews(found.name, on_assignment)
         consumer = Consumer(self._driver, core)
         try:
             self._driver.run_on(core.joined(deadline))

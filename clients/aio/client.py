@@ -21,7 +21,7 @@ from ..connection.delivery import Delivery
 from ..connection.opened import Opened
 from ..consuming.core import ConsumerCore
 from ..consuming.options import consumer_options
-from ..consuming.telling import Telling
+from ..consuming.telling import AssignmentNews
 from ..descriptions import AssignmentChange, Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
 from ..opening import open_connection
 from ..producing.core import ProducerCore
@@ -192,7 +192,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
         deadline = self._connection.deadline()
         found = await self._driver.run(self._connection.find_topic(topic, deadline))
         core = ConsumerCore(self._connection, found, options)
-        core.telling = None if on_assignment is None else Telling(found.name, on_assignment)
+        core.telling = None if on_assignment is None else AssignmentNews(found.name, on_assignment)
         consumer = AsyncConsumer(self._driver, core)
         try:
             await self._driver.run(core.joined(deadline))

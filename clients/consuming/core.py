@@ -29,11 +29,11 @@ from ..errors import NoGroup
 from .columnar import Convert
 from .feed import Feed
 from .handout import Handout
-from .moving import hold
+from .pauses import hold
 from .places import done_with, explicit, noted
 from .read_terms import ReadTerms
 from .session_life import ConsumerOptions, SessionLife
-from .telling import Telling
+from .telling import AssignmentNews
 
 if TYPE_CHECKING:
     from ..connection.connection import Connection
@@ -68,7 +68,7 @@ class ConsumerCore:
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
         self._terms = ReadTerms(topic, options.group)
         self.paused: set[int] = set()  # partitions of which the application wants nothing for now
-        self.telling: Telling | None = None  # the application, of partitions given and taken
+        self.telling: AssignmentNews | None = None  # the application, of partitions given and taken
         self._held_in: ConsumerSession | None = None  # the session whose broker knows of these
         every = options.auto_commit_s
         self._commit_at = FOREVER if every is None else connection.clock() + every
@@ -104,7 +104,7 @@ class ConsumerCore:
             ours = view.committed in (committed, self._wanted.get(partition, committed))
             if ours and position > view.position and self.options.group:
                 view.position = view.fetched = position
-        hold(self, session, is_new=session is not self._held_in)
+        hold(self.connection, self.paused, session, is_new=session is not self._held_in)
         self._held_in = session
         self._release_idle()
 

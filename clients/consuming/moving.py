@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from ...broker.errors import Fenced
 from ...transport.consumer_session import ConsumerSession
 from ...transport.messages import Done, FindOffsets, Offsets
-from ..connection.question import Question
 from ..connection.steps import Steps
 from .places import seek_to, some_assigned, targets
 
@@ -65,16 +64,6 @@ def resume(core: ConsumerCore, partition: int | None, deadline: float) -> Steps[
             core.paused.update(number for number in chosen if number in views and views[number].paused)
 
     yield from core.in_a_session(act, deadline)
-
-
-def hold(core: ConsumerCore, session: ConsumerSession, *, is_new: bool) -> None:
-    """Keep paused what was, of the partitions that are still ours; the broker of a new session is told again."""
-    core.paused.intersection_update(session.partitions)
-    for number in core.paused:
-        session.pause(number)
-        if is_new:
-            message = partial(seek_to, session.session, number, session.partitions[number].position, True)
-            core.connection.post(Question(core.connection, message))
 
 
 def _stay(core: ConsumerCore, session: ConsumerSession, chosen: list[int], deadline: float) -> Steps[None]:

@@ -22,7 +22,7 @@ class Untold(Exception):
     """Interrupts a step until the application was told of a change. Never leaves the client."""
 
 
-class Telling:
+class AssignmentNews:
     """What the application knows of the assignment of one consumer."""
 
     def __init__(self, topic: str, callback: OnAssignment) -> None:

@@ -74,6 +74,7 @@ WRONG = {
     "Exceptions": ["x", 5, ValueError, [ValueError], ("ValueError",), (5,)],
     "Callable[..., str | bytes]": ["x", 5],
     "Callable[[Posted | Error], object]": ["x", 5],
+    "Callable[[AssignmentChange], object]": ["x", 5],
 }
 """By annotation without None."""
 

@@ -455,3 +455,28 @@ def test_damage_at_the_end_is_told_without_records_and_what_is_written_later_com
     assert len(rig.deliveries(joined)) == 2
     rig.produce(topic, [b"c"])
     assert (rig.received(joined), rig.deliveries(joined)[-1][0].damage) == ([b"a", b"c"], "")
+
+
+@pytest.mark.parametrize("name", ["", "g"])
+def test_a_session_is_sent_nothing_of_a_partition_that_it_paused_until_it_resumes(name: str):
+    rig, topic = filled()
+    joined = rig.join(topic, name, "a")
+    before = len(rig.received(joined))
+    rig.ask(m.SeekTo, joined.session, 0, 8, True)
+    rig.produce(topic, [b"new"])
+    rig.turn(5)
+    assert rig.received(joined)[before:] == []
+    rig.ask(m.SeekTo, joined.session, 0, 9)
+    assert rig.received(joined)[before:] == [b"v0-9", b"new"]
+
+
+def test_a_pause_may_stand_before_the_first_record_but_not_behind_the_end():
+    rig, topic = filled()
+    joined = rig.join(topic)
+    rig.ask(m.Trim, topic, m.TrimRule.OFFSET, 5, 0)
+    assert rig.ask(m.SeekTo, joined.session, 0, 4).code == "out_of_bounds"
+    for offset, paused in ((4, True), (3, False)):
+        assert rig.ask(m.SeekTo, joined.session, 0, offset, paused).request
+    assert rig.ask(m.SeekTo, joined.session, 0, 4).code == "out_of_bounds"
+    assert rig.ask(m.SeekTo, joined.session, 0, 11, True).code == "out_of_bounds"
+    assert rig.ask(m.SeekTo, joined.session, 0, -1, True).code == "out_of_bounds"

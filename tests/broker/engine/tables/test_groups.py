@@ -361,31 +361,6 @@ def test_a_seek_is_a_new_epoch_and_is_told_before_it_is_answered(name: str):
     assert rig.deliveries(joined)[-1][0].epoch == 2
 
 
-@pytest.mark.parametrize("name", ["", "g"])
-def test_a_session_is_sent_nothing_of_a_partition_that_it_paused_until_it_resumes(name: str):
-    rig, topic = filled()
-    joined = rig.join(topic, name, "a")
-    before = len(rig.received(joined))
-    rig.ask(m.SeekTo, joined.session, 0, 8, True)
-    rig.produce(topic, [b"new"])
-    rig.turn(5)
-    assert rig.received(joined)[before:] == []
-    rig.ask(m.SeekTo, joined.session, 0, 9)
-    assert rig.received(joined)[before:] == [b"0-9", b"new"]
-
-
-def test_a_pause_may_stand_before_the_first_record_but_not_behind_the_end():
-    rig, topic = filled()
-    joined = rig.join(topic)
-    rig.ask(m.Trim, topic, m.TrimRule.OFFSET, 5, 0)
-    assert failure(rig.ask(m.SeekTo, joined.session, 0, 4)) == "out_of_bounds"
-    for offset, paused in ((4, True), (3, False)):
-        assert rig.ask(m.SeekTo, joined.session, 0, offset, paused).request
-    assert failure(rig.ask(m.SeekTo, joined.session, 0, 4)) == "out_of_bounds"
-    assert failure(rig.ask(m.SeekTo, joined.session, 0, 11, True)) == "out_of_bounds"
-    assert failure(rig.ask(m.SeekTo, joined.session, 0, -1, True)) == "out_of_bounds"
-
-
 def test_a_commit_from_before_a_seek_is_fenced():
     rig, topic = filled()
     joined = rig.join(topic, "g", "a")
