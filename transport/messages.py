@@ -3,7 +3,8 @@
 A message is the first frame: a msgpack array [tag, field, ...]. Messages that carry records have a
 second frame: batches, back to back, as `storage/FORMAT.md` lays them out. Normative text: PROTOCOL.md.
 
-Messages of topics, queues, transactions, ranges, removal and lending are in modules of their own, and named here, too.
+Messages of topics, queues, transactions, ranges, removal, lending and clusters are in modules of their own, and named
+here, too.
 
 `request` is chosen by the asker, above 0, and comes back in the answer; 0 marks messages that answer no request.
 A `topic` is always the 16-byte topic id (a recreated topic is another topic), a `name` its name.
@@ -19,6 +20,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from .checkpoint_messages import Checkpoint, Checkpointed, LogPlace
+from .cluster_messages import AskCluster, ClusterMember, ClusterState, TransferBegun, TransferLead
 from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
 from .lending_messages import GiveBack, Lend, Lent, Moved
 from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, TopicId, Unsigned
@@ -90,7 +92,7 @@ __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
     "DeadTask", "Partition", "PendingPartition", "PendingRun", "Queue", "QueuePartition", "QueueWorker", "Refusal",
     "Schedule", "Settle", "FetchFrom", "FetchedFrom", "Known", "End", "LogPlace", "Span", "Stage", "Topic",
-    "TrimmedPartition", "TrimRule",
+    "ClusterMember", "TrimmedPartition", "TrimRule",
 ]  # fmt: skip
 """What is not declared here and not used here either, so that all messages can be looked up in one place."""
 
@@ -430,6 +432,7 @@ Request = (
     | ListPending | ListWorkers | SetWorker | Claim
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
     | DeleteRecords | ListDeleted | AskCursors | FetchMany | Checkpoint | Lend | Moved | GiveBack
+    | AskCluster | TransferLead
 )  # fmt: skip
 """Messages from a client."""
 
@@ -439,6 +442,6 @@ Answer = (
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | PendingRecords | Workers
     | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic | DeletedRecords | Cursors
-    | FetchedMany | Checkpointed | Lent
+    | FetchedMany | Checkpointed | Lent | ClusterState | TransferBegun
 )  # fmt: skip
 """Messages from a broker."""

@@ -89,6 +89,8 @@ TABLE: dict[type, Row] = {
     m.Ping: _nothing,
     m.Stats: lambda message, name_of: (("see", NODE),),
     m.Checkpoint: lambda message, name_of: (("manage", NODE),),
+    m.AskCluster: lambda message, name_of: (("see", NODE),),
+    m.TransferLead: lambda message, name_of: (("manage", NODE),),
     # topics
     m.CreateTopic: lambda message, name_of: (("manage", f"topic:{message.name}"),),
     m.AlterTopic: _manage,

@@ -49,6 +49,7 @@ from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
 from .office import Office
 from .ports import Handlers, LentLogs, NodeConfig, NodeStanding, Now, Payload, Peer, Port, Randomness, Store
+from .topics.clustering import Clustering
 from .topics.greeting import Greeting
 from .turns.portions import Portions
 from .turns.replies import failure
@@ -108,7 +109,9 @@ class Node:
         self.standing = NodeStanding()
         """What the node is in its cluster: the driver says so whenever that changes."""
         greeting = Greeting(port, config, lambda: (self.standing, self.incarnation), self._stats_in_steps)
-        self._any_time: Handlers = {**self._desk.handlers, **greeting.handlers}
+        self.clustering = Clustering(port)
+        """What the driver of a member tells of its cluster."""
+        self._any_time: Handlers = {**self._desk.handlers, **greeting.handlers, **self.clustering.handlers}
         self._handlers: Handlers = self._any_time
         self._lent: set[object] = set()
         self._may_lead = may_lead
@@ -191,7 +194,7 @@ class Node:
                 self._guard.check(principal, message)
             handler = self._handlers.get(type(message))
             if handler is None and self._office is None:
-                raise self._not_leading()
+                raise self.not_leading()
             if handler is None:
                 raise InvalidRequest(f"{type(message).__name__} is not a request")
             work = handler(peer, message, payload, now)
@@ -203,7 +206,8 @@ class Node:
         except OSError as error:
             self._fail(peer, message, ReadFailed(f"the broker cannot read its files now: {error}"))
 
-    def _not_leading(self) -> Error:
+    def not_leading(self) -> Error:
+        """What is answered to requests for the leader."""
         standing = self.standing
         if not standing.leader:
             return NoLeader("this node does not lead yet: what stands in its logs is not committed yet, ask again")
@@ -214,6 +218,11 @@ class Node:
     def _fail(self, peer: Peer, message: Request, error: Error) -> None:
         self._counts["failures"] += 1
         self._port.reply(peer, failure(getattr(message, "request", 0), error))
+
+    def refuse(self, peer: Peer, message: Request) -> None:
+        """Answer a request with where the leader is: this node serves no clients now."""
+        self._counts["requests"] += 1
+        self._fail(peer, message, self.not_leading())
 
     @property
     def leads(self) -> bool:

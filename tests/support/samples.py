@@ -76,6 +76,8 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.BeginGroup(39, TOPIC, "stream", [(0, 1003), (1, 0)]), b""),
     (m.Lend(40, TOPIC, 3, 2**64 - 1, 2, 1003), b""),
     (m.Moved(2**62 + 1), b""),
+    (m.AskCluster(116), b""),
+    (m.TransferLead(118, 2), b""),
     (m.GiveBack(TOPIC, 3, 2**62 - 1), b""),
 ]
 
@@ -130,6 +132,13 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.Ends(22, [[m.End(0, 1003, 5), m.End(0, 0, 0)], []]), b""),
     (m.Measured(23, [[(500, 1 << 20), (1003, 77)]]), b""),
     (m.Checkpointed(63, [m.LogPlace("flights", TOPIC, 3, bytes(16), 77, 1003)], {"flights/4": "damaged"}), b""),
+    (
+        m.ClusterState(
+            116, "flights", 1, 2, 4, 1003, [m.ClusterMember(2, "leader", "serving", 0, 1 << 40, -1, ["tcp://b:7070"])]
+        ),
+        b"",
+    ),
+    (m.TransferBegun(118, 3, 4), b""),
     (m.Cursors(129, [(3, 1003, "näher"), (5, 0, "")], 7), b""),
     (m.Begun(24, [(1003, 5), (0, 0)]), b""),
     (m.TrimmedTopic(25, [m.TrimmedPartition(0, 0, 1003, [("jobs", 3)])]), b""),

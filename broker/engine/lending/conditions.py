@@ -23,7 +23,8 @@ BESIDE: frozenset[type] = frozenset({
     m.ListDeleted, m.ListGroups, m.ListPending, m.ListQueues, m.ListSchedules, m.ListTopics, m.ListWorkers, m.Measure,
     m.Stats,
     # sessions
-    m.Credit, m.Hello, m.Join, m.Leave, m.Ping, m.Release, m.SeekTo,
+    m.AskCluster, m.Credit, m.Hello, m.Join, m.Leave, m.Ping, m.Release, m.SeekTo,
+    m.TransferLead,
     # cursors
     m.BeginGroup, m.Commit, m.DeleteGroup, m.ResetGroup,
     # lending itself

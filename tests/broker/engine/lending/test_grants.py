@@ -296,7 +296,7 @@ def test_the_list_of_messages_is_whole() -> None:
         "AskCursors", "AskEnds", "AskTask", "AskTransaction", "Fetch", "FetchMany", "FindOffsets", "ListDead",
         "ListDeleted", "ListGroups", "ListPending", "ListQueues", "ListSchedules", "ListTopics", "ListWorkers",
         "Measure", "Stats", "Credit", "Hello", "Join", "Leave", "Ping", "Release", "SeekTo", "BeginGroup", "Commit",
-        "DeleteGroup", "ResetGroup", "GiveBack", "Moved",
+        "DeleteGroup", "ResetGroup", "GiveBack", "Moved", "AskCluster", "TransferLead",
     }  # fmt: skip
     assert list(named(m.CreateTopic(1, "new", 1, {}))) == []
 
