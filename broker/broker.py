@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from . import control
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .engine import Node
     from .keeper.jobs import KeeperJobs
     from .lenders import Lenders
+    from .member.member import ShardMember
     from .packets import PacketSocket
     from .poller import Poller
     from .port import SocketPort
@@ -65,7 +66,7 @@ class Broker:
         self,
         config: ServeConfig,
         *,
-        node: Node,
+        node: Node | ShardMember,
         port: SocketPort,
         servers: list[Server],
         poller: Poller,
@@ -80,8 +81,12 @@ class Broker:
         access: BrokerAccess | None = None,
         admission: Admission | None = None,
         gate: GateSocket | None = None,
+        watched: Mapping[int, Callable[[], None]] | None = None,
     ) -> None:
-        """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers."""
+        """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers.
+
+        `watched`: other descriptors that begin a turn, and what to call then.
+        """
         self.ended = False
         self._config = config
         self._node = node
@@ -106,7 +111,7 @@ class Broker:
         port.counting += [self._intake.stats, watermarks.stats, self._connections]
         self._on_ready = {
             supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm,
-            port.fd: self._on_eased,
+            port.fd: self._on_eased, **(watched or {}),
         }  # fmt: skip
         if gate is not None:
             gate.answer()  # the descriptor tells of what comes after one looked

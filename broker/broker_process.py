@@ -15,13 +15,13 @@ import os
 import signal
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..storage import layout, lock
 from ..storage.board import boot_id, is_alive
-from ..storage.data_directory import METADATA, claim, identify, open_board
+from ..storage.data_directory import METADATA, check_alone, claim, identify, open_board
 from ..storage.errors import AlreadyOpen, Error
 from ..storage.files import Files
 from ..storage.lending.incarnation import renew
@@ -57,6 +57,10 @@ if TYPE_CHECKING:
     from ..storage.files import FileLock
     from ..transport.zmq_curve import Guarded
     from .config import ServeConfig
+    from .member.member import ShardMember
+    from .member.store import MemberStore
+    from .peers.links import PeerLinks
+    from .replica.replicated import Replicated
 
 LOCK_PATIENCE_S = 2.0
 """The keeper of a broker that was just killed holds the lock until it has synced."""
@@ -92,10 +96,10 @@ class Assembly:
         addresses = config.addresses()
         above = _first_missing(files, config.data)
         files.mkdir(config.data)
-        identify(files, config.data, node=config.node_id)
+        self._known()
         held = self._lock()
-        known = identify(files, config.data, node=config.node_id)
-        identity = known or claim(files, config.data)
+        known = self._known()
+        identity = self._take(known)
         if above is not None and known is None:
             stack.callback(self._remove_unless_assembled, above)
         access = BrokerAccess(config.access) if config.access else None
@@ -113,6 +117,7 @@ class Assembly:
         had_bytes = lock.take_bytes(held)  # the note has ended all grants
         incarnation, lock_file = renewed(held.path)
         doubts = UnresolvedSyncs(files, config.data)
+        links = self._links(identity)
         board = open_board(
             files, config.data, rows=config.board_rows, slots=config.mapped_readers, is_owned=_is_another_alive
         )
@@ -121,16 +126,15 @@ class Assembly:
         warmer = Warmer()
         stack.callback(warmer.close)
         jobs = KeeperJobs(files)
-        watermarks = Watermarks(board, jobs)
+        watermarks = Watermarks(board, jobs, replicated=config.cluster is not None)
         wakes = Wakes(board, watermarks.number_of)
         stack.callback(wakes.close_all)
         port = SocketPort(sockets, servers, wakes, warmer, config.advertise, admission)
         stack.callback(port.close)
-        store = self._store(watermarks, jobs, doubts, cut=not had_bytes)
         lenders = Lenders(board, watermarks, RangeLocks(held.path), lock_file)
         stack.callback(lenders.close)
-        node = Node(
-            store, port, randomness=os.urandom, config=self._node_config(identity, board), now=now(), lenders=lenders
+        node, store = self._node(
+            identity, board, links, port, watermarks, jobs, doubts, lenders, supervisor, cut=not had_bytes
         )
         for place, reason in node.unavailable.items():
             say(f"{place} is unavailable, the others serve: {reason}")
@@ -143,6 +147,7 @@ class Assembly:
             config, node=node, port=port, servers=servers, poller=poller, watermarks=watermarks,
             jobs=jobs, warmer=warmer, supervisor=supervisor, signals=signals, room=self._room,
             lock=held.fileno(), lenders=lenders, access=access, admission=admission, gate=gate,
+            watched={} if links is None else links.watched(),
         )  # fmt: skip
         broker.attach(link)
         self._is_assembled = True
@@ -176,16 +181,81 @@ class Assembly:
                 self._stack.callback(held.release)
                 return held
 
-    def _store(self, watermarks: Watermarks, jobs: KeeperJobs, doubts: UnresolvedSyncs, *, cut: bool) -> DirectoryStore:
-        data, files = self._config.data, self._files
-        promises = Promises(f"{data}/{layout.PROMISES}", files)
+    def _known(self) -> Identity | None:
+        """Whose directory it is, if any. Raises ForeignDirectory, NewerFormat."""
+        config = self._config
+        found = identify(self._files, config.data, node=config.node_id)
+        if config.cluster is None:
+            check_alone(found, config.data)
+        else:
+            from .member.directory import check
+
+            check(found, config.data, config.cluster)
+        return found
+
+    def _take(self, known: Identity | None) -> Identity:
+        """Make the locked directory this node's. Raises ReplicaDamaged, StorageFull."""
+        config = self._config
+        if config.cluster is None:
+            return known or claim(self._files, config.data)
+        from .member.directory import take
+
+        return take(self._files, config.data, known, config.cluster)
+
+    def _links(self, identity: Identity) -> PeerLinks | None:
+        """What a member hears its peers by; None for a broker that is alone. Raises AddressInUse, CannotListen."""
+        config = self._config
+        if config.cluster is None:
+            return None
+        from ..transport.zmq_sockets import Context
+        from .member.starting import link
+
+        context = Context(room=self._room)
+        self._stack.callback(context.close)
+        return link(self._files, config.data, identity, config.cluster, context, tuple(self.advertise))
+
+    def _node(
+        self, identity: Identity, board: Board, links: PeerLinks | None, port: SocketPort, watermarks: Watermarks,
+        jobs: KeeperJobs, doubts: UnresolvedSyncs, lenders: Lenders, supervisor: PacketSocket, *, cut: bool,
+    ) -> tuple[Node | ShardMember, DirectoryStore]:  # fmt: skip
+        """What the broker drives, with its store. Raises ReplicaDamaged."""
+        config = self._node_config(identity, board)
+        promises = Promises(f"{self._config.data}/{layout.PROMISES}", self._files)
         self._stack.callback(promises.close)
+        if links is None:
+            store = self._store(promises, watermarks, jobs, doubts, cut=cut, order=None)
+            return Node(store, port, randomness=os.urandom, config=config, now=now(), lenders=lenders), store
+        from .member.starting import begin_member
+
+        stores: list[Any] = []
+
+        def store_of(order: Replicated) -> MemberStore:
+            stores.append(self._store(promises, watermarks, jobs, doubts, cut=cut, order=order))
+            return stores[0]
+
+        member = begin_member(
+            self._files, self._config.data, identity, links, port, watermarks, store_of, promises, config, now(),
+            doubts, lambda role, term: supervisor.send([control.encode(control.RoleChanged(role, term))]),
+        )  # fmt: skip
+        return member, stores[0]
+
+    def _store(
+        self, promises: Promises, watermarks: Watermarks, jobs: KeeperJobs, doubts: UnresolvedSyncs, *, cut: bool,
+        order: Replicated | None,
+    ) -> DirectoryStore:  # fmt: skip
+        files = self._files
         cache = SegmentCache(files, READ_SEGMENTS)
         files.give_way = cache.give_way
-        store = DirectoryStore(
-            data, files, promises=promises, cache=cache, watermarks=watermarks, jobs=jobs, doubts=doubts,
-            max_batch_bytes=self._frame_bytes(), check_log=files.check_log, cut=cut,
-        )  # fmt: skip
+        options: dict[str, Any] = {
+            "promises": promises, "cache": cache, "watermarks": watermarks, "jobs": jobs, "doubts": doubts,
+            "max_batch_bytes": self._frame_bytes(), "check_log": files.check_log, "cut": cut,
+        }  # fmt: skip
+        if order is None:
+            store = DirectoryStore(self._config.data, files, **options)
+        else:
+            from .member.store import MemberStore  # with all of a replica, which a broker that is alone does not load
+
+            store = MemberStore(self._config.data, files, **options, order=order)
         self._stack.callback(store.close)
         return store
 
@@ -193,8 +263,10 @@ class Assembly:
         return int(self._config.node.get("max_frame_bytes", NodeConfig().max_frame_bytes)) + FRAME_SPARE_BYTES
 
     def _node_config(self, identity: Identity, board: Board) -> NodeConfig:
-        named = {"node": identity.node, "cluster": identity.cluster, "boot_id": f"{boot_id():032x}"}
+        named: dict[str, Any] = {"node": identity.node, "cluster": identity.cluster, "boot_id": f"{boot_id():032x}"}
         places = {"data": self._config.data, "board": board.name, "advertise": self.advertise}
+        if self._config.cluster is not None:
+            named["members"] = len(self._config.cluster.peers)
         if self._config.advertise:
             places["endpoint"] = self.advertise[0]
         return msgspec.convert({**named, **places, **self._config.node}, NodeConfig)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ..transport.url import advertise_url, listen_url
+from .cluster_config import ClusterConfig
 from .diagnostics import DiagnosticOptions
 from .errors import InsecureListen
 from .exposure import need_closed
@@ -43,6 +44,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     restart_most_s: float = 5.0  # ... up to this
     gateway: str = ""  # settings of a gateway beside the broker, as its process takes them; "" for none
     exporter: str = ""  # the same of an exporter of metrics
+    cluster: ClusterConfig | None = None  # None: a broker that is alone
     keeper: KeeperOptions = KeeperOptions()
     log: DiagnosticOptions = DiagnosticOptions()
     node: dict[str, int | float] = {}  # limits of the engine by name (see broker.engine.NodeConfig)
@@ -53,7 +55,10 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
         Raises:
             InvalidUrl: an address that cannot be listened on, or advertised.
             InsecureListen: one that other machines can reach, without `insecure`.
+            InvalidPeers: nodes of a cluster that cannot be.
         """
+        if self.cluster is not None:
+            self.cluster.check(insecure=self.insecure)
         found = self.listen or (f"unix://{self.data}/broker.sock",)
         for address in found:
             url = listen_url(address)

@@ -1,8 +1,8 @@
 """Messages between supervisor and broker, one class each, over their own packet socket.
 
 Contract: the broker reports once that it serves or why it cannot; afterwards it only speaks when its keeper
-makes no progress. The supervisor only speaks when there is a new keeper. The end of either is the end of the
-socket. Must not know: how processes are started.
+makes no progress, and of its role in a cluster. The supervisor only speaks when there is a new keeper. The end of
+either is the end of the socket. Must not know: how processes are started.
 """
 
 from __future__ import annotations
@@ -42,7 +42,14 @@ class NewKeeper(ControlMessage, tag=4, frozen=True):
     pid: int
 
 
-Said = Serving | StartFailed | KeeperStuck | NewKeeper
+class RoleChanged(ControlMessage, tag=5, frozen=True):
+    """What this node of a cluster is from here on."""
+
+    role: str
+    term: int
+
+
+Said = Serving | StartFailed | KeeperStuck | NewKeeper | RoleChanged
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Said)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..transport.sockets import Server
     from .access import BrokerAccess
     from .engine import Node, Now
+    from .member.member import ShardMember
     from .port import SocketPort
     from .rights import Principal
 
@@ -58,7 +59,7 @@ class Intake:
 
     def __init__(
         self,
-        node: Node,
+        node: Node | ShardMember,
         port: SocketPort,
         servers: Sequence[Server],
         clock: Callable[[], float],

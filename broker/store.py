@@ -60,7 +60,7 @@ class DirectoryStore(LogStore):
         return super().create(topic, partition, settings)
 
     def _open(self, path: str, options: LogOptions, *, suspect: bool = False) -> LogWriter:
-        log_id = self._log_id(path) if self._unresolved else b""
+        log_id = stored_log_id(self.files, path) if self._unresolved else b""
         doubt = self._unresolved.about(log_id)
         if doubt is not None and doubt.poisoned:
             poison.write(self.files, path, "a sync failed before the broker ended", durable=doubt.durable)
@@ -77,15 +77,6 @@ class DirectoryStore(LogStore):
         except BaseException:
             log.close(clean=False)
             raise
-
-    def _log_id(self, path: str) -> bytes:
-        """The id of a log that is not open yet; empty when its newest segment does not say."""
-        names, _ = layout.live_segments(self.files.listdir(path))
-        if not names:
-            return b""
-        with self.files.open(reference(path, names[-1]).path) as file:
-            header = read_page(file).header
-        return b"" if header is None else header.log_id
 
     def _hold(self, log: LogWriter) -> LogWriter:
         try:
@@ -107,3 +98,13 @@ class DirectoryStore(LogStore):
 
     def _sync(self, log: LogWriter) -> None:
         self._watermarks.sync_now(log)
+
+
+def stored_log_id(files: Files, path: str) -> bytes:
+    """The id of a log that is not open yet; empty when its newest segment does not say."""
+    names, _ = layout.live_segments(files.listdir(path))
+    if not names:
+        return b""
+    with files.open(reference(path, names[-1]).path) as file:
+        header = read_page(file).header
+    return b"" if header is None else header.log_id

@@ -76,6 +76,7 @@ class Supervisor:
         self._control: PacketSocket | None = None
         self._serving: control.Serving | None = None
         self._failed: control.StartFailed | None = None
+        self._roles: list[dict[str, Any]] = []  # what the broker said of its role, and was not handed on yet
         self._failures = 0
         self._killed_by = ""  # the signal that ended the latest broker
         self._has_served = False
@@ -129,7 +130,8 @@ class Supervisor:
         """Start (unless done), then supervise until stopped. Returns the exit code: 0 after a drain.
 
         Args:
-            on_event: gets the ready event, again after every restart of a child (pids change).
+            on_event: gets the ready event, again after every restart of a child (pids change); of a member of a
+                cluster also an event when its role or term changes.
             reload: called after SIGHUP; returns settings of ServeConfig that change now, by name.
         """
         previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -162,6 +164,7 @@ class Supervisor:
     def _supervise(self, event: dict[str, Any], on_event: Callable[[dict[str, Any]], None]) -> int:
         on_event(event)
         told = event
+        self._tell_roles(on_event)
         while not self._stop:
             self._turn(self._seconds_to_start())
             if self._hung_up:
@@ -175,7 +178,12 @@ class Supervisor:
                 if event != told:
                     on_event(event)
                     told = event
+                self._tell_roles(on_event)
         return self._drain()
+
+    def _tell_roles(self, on_event: Callable[[dict[str, Any]], None]) -> None:
+        while self._roles:
+            on_event(self._roles.pop(0))
 
     def _turn(self, timeout_s: float | None) -> None:
         """Wait for one thing to happen, and see to it."""
@@ -213,6 +221,8 @@ class Supervisor:
                     self._serving, self._failures = message, 0
                 elif isinstance(message, control.StartFailed):
                     self._failed = message
+                elif isinstance(message, control.RoleChanged):
+                    self._roles.append({"event": "role", "role": message.role, "term": message.term})
                 elif isinstance(message, control.KeeperStuck):
                     self._replace_stuck_keeper(message.pid)
         except PeerGone:

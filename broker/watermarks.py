@@ -73,13 +73,27 @@ class TrackedLog:
         self.row.publish(log.generation, log.written, log.durable, log.first_offset)
 
 
+class ReplicatedLog(TrackedLog):
+    """A log of a member: readers see what a majority has."""
+
+    __slots__ = ()
+
+    def publish(self) -> None:
+        """Say on the board how far the log is, and how far it is committed."""
+        super().publish()
+        self.row.quorum = word(self.log.generation, self.log.committed)
+
+
 class Watermarks:
     """All open logs of one broker, by identity."""
 
-    def __init__(self, board: Board, jobs: KeeperJobs) -> None:
+    def __init__(self, board: Board, jobs: KeeperJobs, *, replicated: bool = False) -> None:
+        """`replicated`: the logs are those of a member of a cluster."""
         self.progress_s = 0.0  # when the keeper last had nothing to do or did something
         self._board = board
         self._jobs = jobs
+        self._track = ReplicatedLog if replicated else TrackedLog
+        self._level = Level.QUORUM if replicated else Level.DURABLE
         self._link: KeeperLink | None = None
         self._held: dict[LogWriter, TrackedLog] = {}
         self._by_number: dict[int, TrackedLog] = {}
@@ -112,8 +126,8 @@ class Watermarks:
         number = self._free.pop()
         row = self._board.row(number)
         log_id = log_number(log.log_id)
-        row.assign(log_id, generation=log.generation, level=Level.WRITTEN if lazy else Level.DURABLE)
-        held = TrackedLog(log, number, row, lazy=lazy)
+        row.assign(log_id, generation=log.generation, level=Level.WRITTEN if lazy else self._level)
+        held = self._track(log, number, row, lazy=lazy)
         try:
             held.publish()
         except BaseException:
@@ -177,6 +191,11 @@ class Watermarks:
             say(f"the keeper cannot sync a partition, the broker does: {why}")
             held.inline_only = True
             self._sync_inline(held, even_lazy=True)
+
+    def publish(self, logs: Iterable[LogWriter]) -> None:
+        """More of these logs is committed: let readers see it."""
+        for held in filter(None, map(self._held.get, logs)):
+            held.publish()
 
     # -- after an append --------------------------------------------------------------------------
 

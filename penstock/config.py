@@ -25,11 +25,16 @@ PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
 OWN_FLAGS = (
     *("url", "data", "listen", "advertise", "resp", "http", "metrics", "users", "access", "broker_key", "insecure"),
+    *("cluster", "node", "peer"),
 )
 """Settings with a flag of their own name; the others are given by --set."""
 
 LIVE = ("drain_s",)
 """Settings of a running broker that change on SIGHUP."""
+
+
+FRAME_BYTES = 64 << 20
+"""The largest batch of a broker that is alone and does not say."""
 
 
 class InvalidConfig(Error, ValueError):
@@ -84,6 +89,12 @@ class Config(Struct, frozen=True, kw_only=True):
         str, _about("The broker's own key file, with which tcp:// is encrypted where users have to be known.")
     ] = ""
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
+    cluster: Annotated[str, _about("The cluster that the broker is a member of; empty: it is alone.")] = ""
+    node: Annotated[int, _about("The number of this node in its cluster, 1 to 255."), Meta(le=255)] = 0
+    peer: Annotated[
+        list[str],
+        _about("Where each node of the cluster, this one too, hears the others: NUMBER=tcp://host:port, and the next."),
+    ]
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
     board_rows: Annotated[int, _about("Most partitions of one broker; 256 bytes each in /dev/shm."), Meta(ge=8)] = 8192
     mapped_readers: Annotated[int, _about("Most mapped readers at once; further ones are pushed to."), Meta(ge=0)] = 256
@@ -102,7 +113,9 @@ class Config(Struct, frozen=True, kw_only=True):
     log_files: Annotated[int, _about("Log files kept of each process, with the current one."), Meta(ge=1)] = 5
     log_age_s: Annotated[float, _about("A log file is rotated when it is older.", "s")] = 7 * 86400.0
 
-    max_frame_bytes: Annotated[int, _about("Largest batch a client may send.", "bytes"), Meta(ge=64 << 10)] = 64 << 20
+    max_frame_bytes: Annotated[
+        int, _about("Largest batch a client may send; in a cluster 4 MiB unless said.", "bytes"), Meta(ge=64 << 10)
+    ] = FRAME_BYTES
     max_record_bytes: Annotated[int, _about("Largest record of topics that do not say.", "bytes"), Meta(ge=1)] = (
         16 << 20
     )
@@ -244,6 +257,7 @@ def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
         "http": [],
         "metrics": [],
         "cors": [],
+        "peer": [],
         "listen": [f"unix://{runtime_directory(environ)}/broker.sock"],
     }
     return {field.name: own.get(field.name, field.default) for field in msgspec.structs.fields(Config)}

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from .files import Files
 
 FORMAT = 1
+MEMBER_FORMAT = 2
+"""Of a directory of a cluster's member: versions that know of no clusters refuse it."""
+
 METADATA = "metadata"
 TOPICS = "topics"
 TRASH = "trash"
@@ -46,12 +49,17 @@ _BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
 _OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, ASIDE, TOPICS, TRASH, DOUBTS})
 
 
-class Identity(Struct, frozen=True):
-    """The content of DATA/node.json."""
+class Identity(Struct, frozen=True, omit_defaults=True):
+    """The content of DATA/node.json. The fields from `shard` on are those of a member of a cluster."""
 
     format: int
     node: str
     cluster: str
+    shard: str = ""  # the name of the cluster
+    number: int = 0  # of this node in it
+    members: list[int] = []  # the numbers of all nodes that the cluster began with
+    begun: bool = False  # the logs of the shard were there once: where they are not, they are lost
+    peers: dict[str, str] = {}  # by number: the node id of each peer's directory, since it was first heard of
 
 
 def identify(files: Files, data: str, *, node: str = "") -> Identity | None:
@@ -81,18 +89,32 @@ def identify(files: Files, data: str, *, node: str = "") -> Identity | None:
     return found
 
 
+def check_alone(found: Identity | None, data: str) -> None:
+    """Raise ForeignDirectory for the directory of a member: only its cluster may write there."""
+    if found is not None and found.shard:
+        raise ForeignDirectory(
+            f"{data} is of node {found.number} of cluster {found.shard}, and only that may open it: start it with "
+            f"penstock serve --cluster {found.shard} --node {found.number} and its --peer options"
+        )
+
+
 def claim(files: Files, data: str) -> Identity:
     """Make a new directory, which the caller has locked, a node's of its own, durably."""
     made = Identity(FORMAT, files.new_id().hex(), files.new_id().hex())
-    files.rewrite(f"{data}/{layout.NODE}", msgspec.json.encode(made))
+    note_identity(files, data, made)
     return made
+
+
+def note_identity(files: Files, data: str, identity: Identity) -> None:
+    """Write DATA/node.json, durably."""
+    files.rewrite(f"{data}/{layout.NODE}", msgspec.json.encode(identity))
 
 
 def _decode(text: bytes, path: str) -> Identity:
     """Check the version first: only then are the other fields known."""
     try:
         found = msgspec.json.decode(text, type=dict)
-        check_format(path, int(found["format"]), FORMAT)
+        check_format(path, int(found["format"]), MEMBER_FORMAT)
         return msgspec.convert(found, Identity)
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
         reason = "it has no format" if isinstance(error, KeyError) else error

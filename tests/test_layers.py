@@ -106,7 +106,8 @@ ORDER = {
         *("errors", "message", "names", "url", "murmur2", "partitioner"),
         # messages and sessions
         *("lending_messages", "queue_messages", "fetch_messages", "range_messages", "transaction_messages"),
-        *("removal_messages", "checkpoint_messages", "topic_messages", "messages", "codec", "failures"),
+        *("removal_messages", "checkpoint_messages", "cluster_messages", "topic_messages", "messages"),
+        *("codec", "failures"),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
         *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths", "other_doors"),
@@ -124,11 +125,11 @@ ORDER = {
     ],
     "penstock.broker": [
         *("errors", "quotas", "rights", "passwords", "tokens", "access_file", "access_watch", "exposure"),
-        *("processes", "system", "diagnostics", "refusals", "access", "stop", "config", "cold_reads", "control"),
-        *("frugal_files", "packets"),
+        *("processes", "system", "diagnostics", "refusals", "access", "stop"),
+        *("raft", "peers", "cluster_config", "config", "cold_reads", "control", "frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies", "admission"),
-        *("watermarks", "raft", "peers", "engine", "lenders", "store", "replica", "port", "overdrafts"),
-        *("throttling", "intake"),
+        *("watermarks", "engine", "lenders", "store", "replica", "port", "overdrafts"),
+        *("member", "throttling", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [
@@ -199,8 +200,7 @@ ORDER = {
             "worker",
             "client",
             "by_hand",
-            "backing_up",
-            "aio",
+            *("backing_up", "cluster", "aio"),
             "tasks",
             "spooling",
             "testing",

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...transport.errors import ProtocolError
 from ...transport.sent import Sent
-from ...transport.url import connect_url
-from ..errors import InvalidPeers
+from .addresses import data_address
 from .greeting import PeerIdentity, refusal_of
 from .messages import FRAME_BYTES_MAX, PeerHello, frames_of, message_of
 from .outbox import PeerLane, PeerOutbox
@@ -45,18 +44,6 @@ class PeerArrival(NamedTuple):
     node: int
     message: Message
     bodies: dict[tuple[bytes, int, int], bytes]
-
-
-def data_address(address: str) -> str:
-    """Where a node whose address for peers is `address` hears data: the next port, or a path beside it."""
-    url = connect_url(address)
-    if url.scheme == "tcp":
-        if url.port == 65535:
-            raise InvalidPeers(f"{address} has the last port, and data comes at the next one: choose a lower port")
-        return f"tcp://{url.host}:{url.port + 1}"
-    if url.scheme == "ipc":
-        return f"ipc://{url.path}.data"
-    raise InvalidPeers(f"{address}: nodes reach each other by tcp:// or ipc://")
 
 
 class PeerConnection:
@@ -91,7 +78,8 @@ class PeerConnection:
 
 
 class PeerLinks:
-    """See the module. `uuid_of`: what the cluster knows of a node's directory; `say`: a line of the log."""
+    """See the module. `uuid_of`: what the cluster knows of a node's directory; `say`: a line of the log;
+    `on_greeted`: a peer was let in, with the uuid of its directory."""
 
     def __init__(
         self,
@@ -101,11 +89,13 @@ class PeerLinks:
         *,
         uuid_of: Callable[[int], bytes] = lambda node: b"",
         say: Callable[[str], None] = lambda line: None,
+        on_greeted: Callable[[int, bytes], None] = lambda node, uuid: None,
     ) -> None:
         """Listen at `listen` and connect to all peers. Raises AddressInUse, CannotListen, InvalidUrl, InvalidPeers."""
         self.own = own
         self._uuid_of = uuid_of
         self._say = say
+        self._on_greeted = on_greeted
         self._outboxes = {node: PeerOutbox() for node in own.peers if node != own.node}
         self.servers: list[ServerSocket] = [
             context.server([url], max_bytes=FRAME_BYTES_MAX, domain=DOMAIN) for url in (listen, data_address(listen))
@@ -141,6 +131,21 @@ class PeerLinks:
     def renewed(self) -> set[int]:
         """Peers with a new connection since the last call, in either direction."""
         found, self._renewed = self._renewed, set()
+        return found
+
+    @property
+    def readable(self) -> bool:
+        """Whether `take` would give something, or look at it."""
+        return any(server.readable for server in self.servers)
+
+    def watched(self) -> dict[int, Callable[[], None]]:
+        """Descriptors to wait for, and what to call then: `flush` and `take` come in the same turn anyway."""
+        found: dict[int, Callable[[], None]] = {}
+        for server in self.servers:
+            found[server.fd] = lambda: None
+            found |= server.guards()
+        for both in self.outgoing.values():
+            found |= {each.socket.monitor_fd: each.socket.refresh for each in both}
         return found
 
     def reachable(self) -> set[int]:
@@ -182,6 +187,7 @@ class PeerLinks:
             return
         while len(greeted) >= GREETED_MAX:
             del greeted[next(iter(greeted))]
+        self._on_greeted(hello.node, hello.uuid)
         greeted[peer] = hello.node
         self.advertised[hello.node] = hello.advertise
         self._renewed.add(hello.node)

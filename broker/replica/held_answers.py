@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...transport.messages import Deliver, StatsReply, Welcome
+from ...transport.messages import ClusterState, Deliver, StatsReply, TransferBegun, Welcome
 
 if TYPE_CHECKING:
     from ..engine.ports import Payload, Peer, Port
 
-_EXEMPT = (Deliver, StatsReply, Welcome)
+_EXEMPT = (Deliver, StatsReply, Welcome, ClusterState, TransferBegun)
 
 
 class HeldAnswers:

@@ -29,7 +29,7 @@ from .replicated import Replicated
 from .walk import Missing, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from ...storage.files import Files
     from ..raft.messages import Entry
@@ -47,12 +47,16 @@ class OpenedOrder(Struct):
     set_aside: list[str] = []
 
 
-def open_order(files: Files, data: str, order: OrderLog, options: LogOptions | None = None) -> OpenedOrder:
+def open_order(
+    files: Files, data: str, order: OrderLog, options: LogOptions | None = None, suspect: Collection[str] = ()
+) -> OpenedOrder:
     """Bring every log of a data directory to the end of the order, durably.
+
+    `suspect`: paths of logs with a sync that never answered (see `LogWriter.open`).
 
     Raises ReplicaDamaged, StorageFull, Poisoned, NewerFormat.
     """
-    logs = _Logs(files, data, options or LogOptions())
+    logs = _Logs(files, data, options or LogOptions(), suspect)
     try:
         logs.open()
         return _open(files, order, logs)
@@ -140,12 +144,13 @@ def _settle(opened: OpenedOrder, logs: _Logs, missing: list[Missing]) -> None:
 class _Logs:
     """Every log of a data directory but the order log, open while it is brought to its end."""
 
-    def __init__(self, files: Files, data: str, options: LogOptions) -> None:
+    def __init__(self, files: Files, data: str, options: LogOptions, suspect: Collection[str] = ()) -> None:
         self.order = Replicated(Places(0, {}))
         self.by_id: dict[bytes, LogWriter] = {}
         self._files = files
         self._data = data
         self._options = options
+        self._suspect = suspect
 
     def open(self) -> None:
         """Open all there are, recovered. Raises ReplicaDamaged, and what `LogWriter.open` does."""
@@ -161,7 +166,9 @@ class _Logs:
 
     def _open(self, path: str) -> None:
         if layout.live_segments(self._files.listdir(path))[0]:
-            log = LogWriter.open(path, files=self._files, order=self.order, options=self._options)
+            log = LogWriter.open(
+                path, files=self._files, order=self.order, options=self._options, suspect=path in self._suspect
+            )
             if log.damage:
                 log.close(clean=False)
                 raise ReplicaDamaged(f"{path} is damaged: {log.damage[0].reason}")

@@ -56,11 +56,13 @@ class _ByEntries:
 class OrderLog:
     """The open order log of one replica."""
 
-    def __init__(self, path: str, files: Files, *, log_id: bytes, options: LogOptions | None = None) -> None:
+    def __init__(
+        self, path: str, files: Files, *, log_id: bytes, options: LogOptions | None = None, suspect: bool = False
+    ) -> None:
         """Open it, recovered, or create it. Raises what `LogWriter.open` does."""
         self._order = _ByEntries()
         self.log = LogWriter.create_or_open(
-            path, files=files, log_id=log_id, order=self._order, options=options or LogOptions()
+            path, files=files, log_id=log_id, order=self._order, options=options or LogOptions(), suspect=suspect
         )
         self._reader = LogReader(path, files, limit=self._limit, log_id=self.log.log_id)
         self._recent: dict[int, Entry] = {}

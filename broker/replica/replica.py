@@ -22,15 +22,13 @@ Must not know sockets, clocks or processes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ...storage.batch import parse
-from ...transport.messages import Hello, Ping, Stats
-from ..engine.turns.replies import failure
-from ..errors import NoLeader
+from ...transport.messages import AskCluster, Hello, Ping, Stats, TransferLead
 from ..raft.messages import Change, ConfState, EntryKind, Kind
 from ..raft.state import Role
 from .durable_prefix import DurablePrefix
@@ -47,13 +45,14 @@ if TYPE_CHECKING:
     from ..raft.messages import Entry, Message
     from ..raft.node import RaftNode
     from ..raft.ready import Ready
+    from ..rights import Principal
     from .group_storage import GroupStorage
     from .held_answers import HeldAnswers
     from .order_log import OrderLog
     from .places import Places
     from .replicated import Replicated
 
-ANYWHERE = (Hello, Ping, Stats)
+ANYWHERE = (Hello, Ping, Stats, AskCluster, TransferLead)
 """What a member answers that does not lead."""
 
 UNCOMMITTED_BYTES = 256 << 20
@@ -64,6 +63,10 @@ Bodies = Mapping[tuple[bytes, int, int], bytes]
 
 Send = Callable[["Message", list[bytes]], None]
 """Send a message to its receiver, with the batches that its entries only name."""
+
+
+Publish = Callable[[Sequence["LogWriter"]], None]
+"""Show readers on this machine what is committed of these logs by now."""
 
 
 class Unacknowledged(NamedTuple):
@@ -89,6 +92,7 @@ class Replica:
         checkpoints: OrderCheckpoints,
         send: Send,
         on_role: Callable[[int, int], None] = lambda leader, term: None,
+        publish: Publish = lambda logs: None,
     ) -> None:
         self.node = node
         self.core = core
@@ -101,6 +105,9 @@ class Replica:
         self._checkpoints = checkpoints
         self._send = send
         self._on_role = on_role
+        self._publish = publish
+        self.held_back = False
+        """Whether requests wait that may not be proposed now: during a transfer, or while too much is uncommitted."""
         self._id = core.status().node
         self._role = (0, 0)
         self._own: set[int] = set()  # entries whose batches the engine appended itself
@@ -123,18 +130,16 @@ class Replica:
         """One tick of time."""
         self.core.tick()
 
-    def receive(self, peer: Peer, message: Any, payload: Payload, now: Now) -> None:
-        """Take a request of a client. Without an office, all but a few are refused with `no_leader`."""
-        if self.node.leads or isinstance(message, ANYWHERE):
-            self.node.receive(peer, message, payload, now)
-            return
-        leader = self.core.leader
-        where = f"node {leader} does" if leader else "there is no leader now"
-        self._answers.passing = True
-        self._answers.reply(
-            peer, failure(getattr(message, "request", 0), NoLeader(f"this node does not lead: {where}"))
-        )
-        self._answers.passing = False
+    def receive(self, peer: Peer, message: Any, payload: Payload, now: Now, principal: Principal | None = None) -> None:
+        """Take a request of a client. Without an office, all but a few are refused with where the leader is."""
+        answers = self._answers
+        answers.passing = is_answered = isinstance(message, ANYWHERE)
+        if is_answered or self.node.leads:
+            self.node.receive(peer, message, payload, now, principal)
+        else:
+            answers.passing = True
+            self.node.refuse(peer, message)
+        answers.passing = False
 
     def may_lead(self) -> bool:
         """Whether the office may open: this node leads, and an entry of its term is applied."""
@@ -167,7 +172,9 @@ class Replica:
 
     def _propose(self, now: Now) -> None:
         place = self.core.next_place() if self.node.leads else None
-        if place is None or sum(size for _, size in self._uncommitted) > UNCOMMITTED_BYTES:
+        is_full = sum(size for _, size in self._uncommitted) > UNCOMMITTED_BYTES
+        self.held_back = self.node.leads and (place is None or is_full)
+        if place is None or is_full:
             return
         if place.term != self._replicated.leading:
             raise ReplicaBroken(
@@ -347,7 +354,9 @@ class Replica:
                 self._apply_change(entry)
             if last.index > self.prefix.entry:
                 raise ReplicaBroken(f"entry {last.index} is to be applied, and {self.prefix.entry} is durable here")
+            moved = {row.log_id for row in self.places.rows(self.places.entry + 1, last.index)}
             self.places.apply(last.index)
+            self._publish([history.log for each in moved if (history := self.node.history_of(each)) is not None])
             if last.term == self.core.term and self.core.role is Role.LEADER:
                 self._opened_term = last.term
             while self._uncommitted and self._uncommitted[0][0] <= last.index:
@@ -369,6 +378,18 @@ class Replica:
         self._checkpoints.save(self)
 
     # -- the end ------------------------------------------------------------------------------------
+
+    def close(self, now: Now) -> None:
+        """End in good order: no office opens any more, and the next opening finds a checkpoint of what is applied.
+
+        Raises StorageFull, Poisoned.
+        """
+        self._opened_term = 0
+        if self.node.leads:
+            self.node.resign()
+        self.checkpoint()
+        self.node.close(now)
+        self.order.close()
 
     def abandon(self) -> None:
         """Let go of everything as a killed process would: another replica is opened over the files."""

@@ -6,7 +6,7 @@ something is gone that was durable; nothing is changed then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from .held_answers import HeldAnswers
 from .opening import OpenedOrder, open_order
 from .order_checkpoints import ENTRIES, OrderCheckpoints
 from .order_log import OrderLog
-from .replica import Replica, Send
+from .replica import Publish, Replica, Send
 from .replicated import Replicated
 
 if TYPE_CHECKING:
@@ -33,13 +33,19 @@ if TYPE_CHECKING:
     from .member_logs import MemberLogs
 
 
-def open_files(files: Files, data: str, ids: ShardIds, options: LogOptions | None = None) -> OpenedOrder:
-    """Recover the order and every log. Raises ReplicaDamaged, StorageFull, Poisoned."""
+def open_files(
+    files: Files, data: str, ids: ShardIds, options: LogOptions | None = None, suspect: Collection[str] = ()
+) -> OpenedOrder:
+    """Recover the order and every log. Raises ReplicaDamaged, StorageFull, Poisoned.
+
+    `suspect`: paths of logs with a sync that never answered (see `LogWriter.open`).
+    """
     if not files.exists(f"{data}/{PROMISES}"):
         raise ReplicaDamaged(f"{data}/{PROMISES} is gone: this node may have voted where it cannot tell any more")
-    order = OrderLog(f"{data}/{ORDER}", files, log_id=ids.order, options=options)
+    path = f"{data}/{ORDER}"
+    order = OrderLog(path, files, log_id=ids.order, options=options, suspect=path in suspect)
     try:
-        return open_order(files, data, order, options)
+        return open_order(files, data, order, options, suspect)
     except BaseException:
         order.log.close(clean=False)
         raise
@@ -57,6 +63,7 @@ def start(
     now: Now,
     send: Send,
     on_role: Callable[[int, int], None] = lambda leader, term: None,
+    publish: Publish = lambda logs: None,
     checkpoint_every: int = ENTRIES,
 ) -> Replica:
     """A member over files that were opened. `store` makes the node's store over the order of its logs.
@@ -90,6 +97,7 @@ def start(
         checkpoints=checkpoints,
         send=send,
         on_role=on_role,
+        publish=publish,
     )
     lead.append(replica)
     return replica

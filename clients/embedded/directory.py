@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...broker.engine.turns.replies import failure
 from ...storage.board import boot_id
-from ...storage.data_directory import identify
+from ...storage.data_directory import check_alone, identify
 from ...storage.errors import Error, OutOfBounds, ReadFailed
 from ...storage.files import Files
 from ...transport.bell import Bell
@@ -71,7 +71,7 @@ class DirectoryChannel:
         """Raises ForeignDirectory, NewerFormat."""
         self._data = os.path.realpath(data)
         self._files = Files()
-        identify(self._files, self._data)
+        check_alone(identify(self._files, self._data), self._data)
         self._peek = Peek(self._data, self._files)
         self._ends = PeekedEnds(self._peek, clock)
         self._node: LocalChannel | None = None

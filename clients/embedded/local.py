@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from ...broker.engine import Node, NodeConfig, Now
 from ...storage import forks, lock
-from ...storage.data_directory import claim, identify
+from ...storage.data_directory import check_alone, claim, identify
 from ...storage.errors import Closed, Poisoned, StorageError
 from ...storage.memory_files import MemoryFiles
 from ...transport.bell import Bell
@@ -104,7 +104,9 @@ class LocalBroker:
         self._follows_time = clock is None
         self._guard = guard
         self._files = files
-        identity = identify(files, data) or claim(files, data)
+        found = identify(files, data)
+        check_alone(found, data)
+        identity = found or claim(files, data)
         self._config = NodeConfig(
             node=identity.node, cluster=identity.cluster, data=data, server="penstock, in process"
         )
@@ -387,7 +389,7 @@ def directory_channel(data: str, files: Files, on_message: Callable[[], None]) -
 def _open_directory(path: str, files: Files) -> LocalBroker:
     try:
         files.mkdir(path)
-        identify(files, path)
+        check_alone(identify(files, path), path)
         guard = lock.take(f"{path}/lock", files)
         try:
             return LocalBroker(path, files, guard=guard)

@@ -2,7 +2,8 @@
 
 Contract for programs: under --json one line {"event": "ready", "listen": [...], "advertise": [...], "data": ...,
 "pids": {...}} on standard output when it serves (and again when a child was replaced, since pids change), with
-"resp": [...] and "http": [...] where a gateway listens, "metrics": [...] where an exporter does; 0 after a drain on
+"resp": [...] and "http": [...] where a gateway listens, "metrics": [...] where an exporter does; with --cluster a line
+{"event": "role", "role": "leader", "follower" or "candidate", "term": 4} whenever either changes; 0 after a drain on
 SIGTERM or ^C; anything else is a failure with one line on standard error.
 """
 
@@ -24,6 +25,7 @@ from .reloading import Reloading
 from .standard_streams import unread_is_fine
 
 if TYPE_CHECKING:
+    from ..broker.cluster_config import ClusterConfig
     from ..broker.config import ServeConfig
     from ..broker.diagnostics import DiagnosticOptions
 
@@ -32,6 +34,9 @@ _ENGINE = (
     "max_schedules", "max_stages", "max_transactions", "max_sessions", "producer_expiry_s", "stage_expiry_s",
     "transaction_expiry_s", "group_expiry_s", "handover_s",
 )  # fmt: skip
+
+CLUSTER_FRAME_BYTES = 4 << 20
+"""The largest batch of a cluster that does not say."""
 
 
 @click.command
@@ -68,13 +73,22 @@ _ENGINE = (
     "--access", metavar="FILE", help="Users, and what each may do here and at the gateway; see `penstock acl add`."
 )
 @click.option("--broker-key", metavar="FILE", help="The broker's key, for tcp:// with --access; see `penstock key`.")
+@click.option("--cluster", metavar="NAME", help="Be a member of this cluster, with --node and --peer.")
+@click.option("--node", type=click.IntRange(1, 255), metavar="NUMBER", help="The number of this node in its cluster.")
+@click.option(
+    "--peer",
+    metavar="NUMBER=URL",
+    multiple=True,
+    help="Where a node of the cluster hears the others, at this port and the next; for each node, the same on all.",
+)
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
     *, data: str | None, listen: tuple[str, ...], advertise: tuple[str, ...], resp: tuple[str, ...],
     http: tuple[str, ...], metrics: tuple[str, ...], users: str | None, access: str | None,
-    broker_key: str | None, insecure: bool | None, parent: int | None,
+    broker_key: str | None, cluster: str | None, node: int | None, peer: tuple[str, ...],
+    insecure: bool | None, parent: int | None,
     settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
@@ -83,6 +97,7 @@ def command(
         "data": data, "listen": list(listen) or None, "advertise": list(advertise) or None,
         "resp": list(resp) or None, "http": list(http) or None, "metrics": list(metrics) or None,
         "users": users, "access": access, "broker_key": broker_key, "insecure": insecure,
+        "cluster": cluster, "node": node, "peer": list(peer) or None,
     }  # fmt: skip
 
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
@@ -103,6 +118,8 @@ def command(
         with unread_is_fine():
             if as_json:
                 output.json(event)
+            elif event["event"] == "role":
+                output.fields([("role", f"{event['role']} in term {event['term']}")])
             elif not said:
                 _greet(output, event)
         said.append(event)
@@ -139,8 +156,37 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         exporter=_exporter(config) if config.metrics else "",
         log=_log_options(config),
         keeper=KeeperOptions(lazy_s=config.lazy_s),
-        node={name: getattr(config, name) for name in _ENGINE},
+        cluster=cluster_config(config),
+        node=_limits(config),
     )
+
+
+def cluster_config(config: configuration.Config) -> ClusterConfig | None:
+    """The cluster that the broker is a member of. Raises InvalidConfig, InvalidPeers."""
+    from ..broker.cluster_config import ClusterConfig, peers_of
+
+    if not config.cluster:
+        if config.peer or config.node:
+            raise configuration.InvalidConfig(
+                "--node and --peer are of a member of a cluster: name it with --cluster, or leave them out"
+            )
+        return None
+    if not config.node:
+        raise configuration.InvalidConfig(f"--cluster {config.cluster}: say which node this is with --node")
+    if config.access:
+        raise configuration.InvalidConfig(
+            f"access={config.access}: the nodes of a cluster cannot authenticate to each other yet: leave it out, and "
+            "keep the cluster to a network of its own"
+        )
+    return ClusterConfig(name=config.cluster, node=config.node, peers=peers_of(config.peer))
+
+
+def _limits(config: configuration.Config) -> dict[str, Any]:
+    """The limits of the engine. A cluster's batches are smaller: acknowledgements of all come in one order."""
+    found = {name: getattr(config, name) for name in _ENGINE}
+    if config.cluster and config.max_frame_bytes == configuration.FRAME_BYTES:
+        found["max_frame_bytes"] = CLUSTER_FRAME_BYTES
+    return found
 
 
 def _gateway(config: configuration.Config) -> str:

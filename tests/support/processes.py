@@ -47,6 +47,7 @@ class Serving:
         command = [*under, sys.executable, "-m", "penstock.broker", f"--config={config.to_json()}"]
         self.process = spawn(command, signal.SIGTERM, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.ready: dict[str, Any] = {}
+        self.roles: list[tuple[str, int]] = []  # role and term of a member of a cluster, as they changed
         self._data = Path(config.data)
         self._text = b""
         self._errors = b""
@@ -84,10 +85,16 @@ class Serving:
                 return False
             *lines, self._text = (self._text + text).split(b"\n")
             for line in lines:
-                self.ready = json.loads(line)
+                self._take(json.loads(line))
             if lines:
                 return True
         return True
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if event["event"] == "role":
+            self.roles.append((event["role"], event["term"]))
+        else:
+            self.ready = event
 
     def kill_broker(self) -> None:
         """Kill the broker, and wait until another one serves."""

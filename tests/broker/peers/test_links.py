@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from penstock.broker.errors import InvalidPeers
+from penstock.broker.peers.addresses import data_address
 from penstock.broker.peers.greeting import PeerIdentity
-from penstock.broker.peers.links import PeerLinks, data_address
+from penstock.broker.peers.links import PeerLinks
 from penstock.broker.peers.messages import PeerTurn, frames_of
 from penstock.broker.raft.messages import Kind, Message
 from penstock.storage.batch import parse

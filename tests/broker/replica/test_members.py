@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.engine.ports import NodeStanding
 from penstock.broker.raft.state import Role
 from penstock.broker.replica.errors import ReplicaDamaged
 from penstock.storage.batch import encode
@@ -72,16 +73,24 @@ def test_a_leader_that_is_cut_off_answers_nothing_and_steps_down():
     assert produce(shard, topic, b"two").offset == 1
 
 
-def test_a_member_that_does_not_lead_refuses_with_no_leader_and_says_which_one_does():
+def test_a_member_that_does_not_lead_refuses_all_but_greetings_and_says_what_it_was_told_of_the_leader():
     shard = Shard(5)
     topic = shard.topic("t")
     leader = shard.leader
     other = next(member for member in shard.members.values() if member is not leader)
-    request = shard.send(other, lambda number: m.Produce(number, topic, 0), one(b"x"))
-    answer = shard.answer(other, request)
     assert leader is not None
-    assert (answer.code, answer.retry) == ("no_leader", True)
-    assert f"node {leader.number}" in answer.message
+    assert other.replica is not None
+    for make in (lambda number: m.Produce(number, topic, 0), lambda number: m.ListTopics(number, [])):
+        answer = shard.answer(other, shard.send(other, make, one(b"x")))
+        assert (answer.code, answer.retry) == ("no_leader", True)
+    other.replica.node.standing = NodeStanding("follower", 4, ("unix:///leader",))
+    answer = shard.answer(other, shard.send(other, lambda number: m.Produce(number, topic, 0), one(b"x")))
+    assert (answer.code, answer.retry, answer.where, answer.term) == ("not_leader", True, "unix:///leader", 4)
+    answer = shard.answer(other, shard.send(other, lambda number: m.Hello(number, 1, 1, "test")))
+    assert (answer.role, answer.leader) == ("follower", ["unix:///leader"])
+    other.replica.node.standing = NodeStanding("", 4, ())
+    answer = shard.answer(other, shard.send(other, lambda number: m.Hello(number, 1, 1, "test")))
+    assert answer.code == "no_leader", "a refused greeting does not wait for a round either"
 
 
 def test_a_topic_whose_commits_do_not_wait_for_the_disk_is_refused_with_the_way_out():

@@ -1,0 +1,138 @@
+"""A member as a broker drives it: a replica with its links, in the place of a node alone.
+
+Idea: the broker's turn is the same (broker.py). Here `flush` takes what peers sent, lets the replica propose, write and
+send, and names the logs that entries wait for; the broker has them synced; `advance` acknowledges what became durable,
+applies what is committed and answers. Ticks of the Raft core count after messages were taken.
+
+Contract: that of `Node` towards a broker, from one thread. Raises ReplicaBroken, and what a log raises that takes no
+more writes: then this process ends, and the next one opens the replica anew. Must not know: sockets of clients, the
+keeper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...transport.messages import Hello
+from ..diagnostics import say
+from ..replica.errors import ReplicaBroken
+from .pace import Ticks
+from .reach import Reach
+from .sending import pieces
+
+if TYPE_CHECKING:
+    from ...storage.log import LogWriter
+    from ...transport.messages import Request
+    from ..engine.ports import Now, Payload, Peer
+    from ..peers.links import PeerLinks
+    from ..raft.messages import Message
+    from ..replica.replica import Replica
+    from ..rights import Principal
+    from .standing import ShownRole
+
+HELD_S = 0.002
+"""Until the next look while requests wait that may not be proposed yet."""
+
+
+class PeerSending:
+    """Carries out what the replica sends. `links` and `replica` are set once both are there."""
+
+    links: PeerLinks
+    replica: Replica
+
+    def send(self, message: Message, bodies: list[bytes]) -> None:
+        """Send a message with the next flush. What there is no room for is lost, and the core is told."""
+        for each, some in pieces(message, bodies):
+            if not self.links.put(each, some):
+                self.replica.core.report_unreachable(message.to)
+                return
+
+
+class ShardMember:
+    """See the module."""
+
+    def __init__(self, replica: Replica, links: PeerLinks, standing: ShownRole, now: Now) -> None:
+        self.replica = replica
+        self._links = links
+        self._standing = standing
+        self._ticks = Ticks(now.monotonic_s)
+        own = links.own
+        others = {number: address for number, address in own.peers.items() if number != own.node}
+        self._reach = Reach(others, now.monotonic_s)
+        node = self._node = replica.node
+        self.guard, self.portions, self.unavailable = node.guard, node.portions, node.unavailable
+        self.warmed, self.eased, self.judge = node.warmed, node.eased, node.judge
+        self.rest, self.resume = node.rest, node.resume
+        self._waited_for: dict[LogWriter, None] = {}
+
+    def receive(
+        self, peer: Peer, message: Request, payload: Payload, now: Now, principal: Principal | None = None
+    ) -> None:
+        """See Node."""
+        if isinstance(message, Hello):
+            self._standing.greeted(peer)
+        self.replica.receive(peer, message, payload, now, principal)
+
+    def disconnect(self, peer: Peer) -> None:
+        """See Node."""
+        self._standing.gone(peer)
+        self._node.disconnect(peer)
+
+    def flush(self, now: Now) -> list[LogWriter]:
+        """Take what peers sent, and write and send what follows. Returns the logs that entries wait for."""
+        replica, links = self.replica, self._links
+        for arrival in links.take():
+            replica.step(arrival.message, arrival.bodies)
+        for node in links.renewed():
+            replica.core.report_unreachable(node)
+        if self._ticks.due(now.monotonic_s):
+            replica.tick()
+            if now.monotonic_s >= self._reach.due_s:
+                for line in self._reach.look(links.reachable(), now.monotonic_s):
+                    say(line)
+        replica.turn(now)
+        links.flush()
+        self._standing.look()
+        dirty = replica.dirty()
+        self._waited_for.update(dict.fromkeys(dirty))
+        return dirty
+
+    def advance(self, now: Now) -> None:
+        """Acknowledge what is durable, apply and answer what is committed."""
+        for log in list(self._waited_for):
+            if log.poisoned is not None:
+                raise ReplicaBroken(f"{log.path} takes no more writes ({log.poisoned}): the replica is opened anew")
+            if log.durable >= log.written:
+                del self._waited_for[log]
+        self.replica.synced(now)
+        self._links.flush()
+        self._standing.look()
+
+    def tick(self, now: Now) -> float:
+        """Do what is due. Returns the seconds until the next turn is needed."""
+        wait = self._node.tick(now)
+        if self._links.readable:
+            return 0.0
+        if self.replica.held_back:
+            wait = max(wait, HELD_S)
+        return min(wait, self._ticks.wait(now.monotonic_s))
+
+    def close(self, now: Now) -> None:
+        """End in good order: the others elect another leader."""
+        self.replica.close(now)
+        self._standing.look()
+        self._links.close()
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of the links and the order."""
+        replica, status = self.replica, self.replica.core.status()
+        return {
+            "cluster.term": status.term,
+            "cluster.leader": status.leader,
+            "cluster.leads": int(self._node.leads),
+            "cluster.last": status.last,
+            "cluster.committed": status.committed,
+            "cluster.applied": replica.places.entry,
+            "cluster.peers_reachable": len(self._links.reachable()),
+            "cluster.greetings_refused": self._links.refused,
+        }

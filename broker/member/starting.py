@@ -1,0 +1,105 @@
+"""Puts a member together: its directory, its links, its replica.
+
+Contract: the caller has locked the directory, and closes what it gets. Raises ReplicaDamaged where something is gone
+that was durable, InvalidPeers, AddressInUse, CannotListen.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..diagnostics import say
+from ..peers.greeting import PeerIdentity
+from ..peers.links import PeerLinks
+from ..raft.state import RaftOptions
+from ..replica.start import open_files, start
+from .directory import KnownPeers, shard_ids
+from .doubts import suspects
+from .member import PeerSending, ShardMember
+from .pace import ELECTION_TICKS, HEARTBEAT_TICKS
+from .standing import ShownRole
+from .view import MemberView
+
+if TYPE_CHECKING:
+    from ...storage.data_directory import Identity
+    from ...storage.files import Files
+    from ...storage.promises import Promises
+    from ...transport.zmq_sockets import Context
+    from ..cluster_config import ClusterConfig
+    from ..engine.ports import NodeConfig, Now
+    from ..keeper.unresolved_syncs import UnresolvedSyncs
+    from ..port import SocketPort
+    from ..replica.replicated import Replicated
+    from ..watermarks import Watermarks
+    from .store import MemberStore
+
+APPEND_BYTES = 1 << 20
+INFLIGHT = 64
+"""Appends on their way to one follower."""
+
+TELL_AGAIN_S = 10.0
+"""Between two equal lines about a peer that is refused: it tries again at once."""
+
+
+class _Saying:
+    """Says what is new, and the same line again only after a while."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, float] = {}
+
+    def __call__(self, line: str) -> None:
+        now_s = time.monotonic()
+        key = line.partition(" (")[0]
+        if now_s - self._said.get(key, float("-inf")) >= TELL_AGAIN_S:
+            if len(self._said) > 100:
+                self._said.clear()
+            self._said[key] = now_s
+            say(line)
+
+
+def link(
+    files: Files, data: str, identity: Identity, cluster: ClusterConfig, context: Context, advertise: tuple[str, ...]
+) -> PeerLinks:
+    """Listen for peers and connect to them. Raises AddressInUse, CannotListen, InvalidUrl."""
+    known = KnownPeers(files, data, identity)
+    own = PeerIdentity(
+        cluster=cluster.name, node=cluster.node, uuid=bytes.fromhex(identity.node),
+        incarnation=int.from_bytes(os.urandom(7), "little"), peers=cluster.peers, advertise=advertise,
+    )  # fmt: skip
+    return PeerLinks(own, context, cluster.own_address, uuid_of=known.uuid_of, say=_Saying(), on_greeted=known.heard)
+
+
+def begin_member(
+    files: Files, data: str, identity: Identity, links: PeerLinks, port: SocketPort, watermarks: Watermarks,
+    store: Callable[[Replicated], MemberStore], promises: Promises, config: NodeConfig, now: Now,
+    doubts: UnresolvedSyncs, tell: Callable[[str, int], None],
+) -> ShardMember:  # fmt: skip
+    """Open the replica, and join it with its links. `tell` hears of roles and terms."""
+    doubtful = suspects(files, data, doubts)
+    opened = open_files(files, data, shard_ids(identity), suspect=doubtful)
+    for log_id in doubtful.values():
+        doubts.settled(log_id)
+    for moved in opened.set_aside:
+        say(f"set aside {moved}: no entry of the order names this log")
+    watermarks.hold(opened.order.log, lazy=False)
+    sending = PeerSending()
+    chance = random.SystemRandom()
+    options = RaftOptions(
+        node=identity.number, draw_timeout=lambda: chance.randint(ELECTION_TICKS, 2 * ELECTION_TICKS - 1),
+        election_ticks=ELECTION_TICKS, heartbeat_ticks=HEARTBEAT_TICKS, asynchronous=True,
+        max_append_bytes=APPEND_BYTES, max_inflight=INFLIGHT, max_inflight_bytes=INFLIGHT * APPEND_BYTES // 4,
+    )  # fmt: skip
+    replica = start(
+        opened, store, port, promises=promises, randomness=os.urandom, config=config, options=options, now=now,
+        send=sending.send, publish=watermarks.publish,
+    )  # fmt: skip
+    sending.links, sending.replica = links, replica
+    standing = ShownRole(replica.node, replica.core, links, port, tuple(config.advertise), tell)
+    replica.node.clustering.view = MemberView(replica, links, standing, data)
+    member = ShardMember(replica, links, standing, now)
+    port.counting.append(member.stats)
+    return member

@@ -1,0 +1,91 @@
+"""The cluster as a member sees it: who leads, how far the others are; and handing the lead over.
+
+Contract: as `ClusterView` of the engine. A follower knows its leader and itself; only a leader knows of the others.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...transport.messages import ClusterMember, ClusterState, TransferBegun
+from ..errors import InvalidRequest
+from ..raft.progress import FollowerPace
+from ..raft.state import Role
+from .standing import LEADER
+
+if TYPE_CHECKING:
+    from ..engine.ports import Now
+    from ..peers.links import PeerLinks
+    from ..raft.node import RaftStatus
+    from ..replica.replica import Replica
+    from .standing import ShownRole
+
+UNKNOWN = -1
+
+_STATES = {FollowerPace.PROBE: "probing", FollowerPace.REPLICATE: "replicating", FollowerPace.SNAPSHOT: "installing"}
+
+
+class MemberView:
+    """See the module. `data`: this node's directory."""
+
+    def __init__(self, replica: Replica, links: PeerLinks, standing: ShownRole, data: str) -> None:
+        self._replica = replica
+        self._links = links
+        self._standing = standing
+        self._data = data
+
+    def state(self, request: int, now: Now) -> ClusterState:
+        """What this node knows now."""
+        replica, status = self._replica, self._replica.core.status()
+        own, leader = status.node, self._leader(status)
+        reachable = self._links.reachable()
+        members = [
+            self._own(own, now) if node == own else self._other(node, status, leader, reachable)
+            for node in sorted(self._links.own.peers)
+        ]
+        return ClusterState(request, self._links.own.cluster, own, leader, status.term, replica.places.entry, members)
+
+    def _leader(self, status: RaftStatus) -> int:
+        """The leader; 0 while it is this node and does not serve yet."""
+        is_ours = status.role is Role.LEADER and self._standing.role != LEADER
+        return 0 if is_ours else status.leader
+
+    def _own(self, node: int, now: Now) -> ClusterMember:
+        role = self._standing.role
+        disk = os.statvfs(self._data)
+        state = "serving" if role == LEADER else ""
+        lag = 0 if role == LEADER else UNKNOWN
+        return ClusterMember(
+            node, role, state, lag, disk.f_bavail * disk.f_frsize, now.wall_us, list(self._standing.own)
+        )
+
+    def _other(self, node: int, status: RaftStatus, leader: int, reachable: set[int]) -> ClusterMember:
+        role, state, lag = LEADER if node == leader else "", "", UNKNOWN
+        if (peer := status.members.get(node)) is not None:
+            role, lag = "follower", max(0, status.last - peer.match)
+            state = _STATES[peer.pace] if node in reachable and peer.active else "unreachable"
+        elif node not in reachable:
+            state = "unreachable"
+        return ClusterMember(node, role, state, lag, UNKNOWN, 0, self._links.advertised.get(node, []))
+
+    def transfer(self, request: int, node: int) -> TransferBegun:
+        """Begin to hand the lead over; 0: to the follower that has the most. Raises InvalidRequest, NotLeader."""
+        core, status = self._replica.core, self._replica.core.status()
+        if self._standing.role != LEADER:
+            raise self._replica.node.not_leading()
+        if node == status.node:
+            raise InvalidRequest(f"node {node} leads already: name another one, or none")
+        chosen = node or self._furthest(status)
+        if chosen not in status.members:
+            raise InvalidRequest(
+                f"node {chosen} is none of the cluster: {', '.join(map(str, sorted(status.members)))} are"
+            )
+        if chosen not in self._links.reachable() or not core.transfer(chosen):
+            raise InvalidRequest(f"node {chosen} cannot take the lead now: it is unreachable, or no voter")
+        return TransferBegun(request, chosen, status.term)
+
+    def _furthest(self, status: RaftStatus) -> int:
+        others = {node: peer.match for node, peer in status.members.items() if node != status.node}
+        reachable = self._links.reachable()
+        return max(others, key=lambda each: (each in reachable, others[each]))

@@ -1,0 +1,98 @@
+"""`penstock cluster`: what a cluster is, and handing the lead over.
+
+Contract for programs: `status --json` is one line {"cluster", "leader": number or null, "term", "entry", "members":
+[{"id", "role", "state", "lag", "free_bytes", "clock_ms", "addresses"}, ...]}, in which null is what the answering node
+does not know. Exit code 4 while no node leads.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..transport.url import addresses
+from . import exits
+from .options import Invocation, with_session
+
+if TYPE_CHECKING:
+    from ..transport.messages import ClusterMember, ClusterState
+
+ASK_S = 2.0
+"""How long one node may take to answer: others are asked then."""
+
+LOOK_S = 0.1
+
+
+@click.group
+def command() -> None:
+    """Show a cluster's nodes, and hand the lead over."""
+
+
+@command.command(short_help="Show the nodes and which leads.")
+@with_session
+def status(session: Invocation) -> int:
+    """Show the nodes, which of them leads, and how far the others are behind. --url names one node or several."""
+    from ..clients.cluster import cluster_state
+
+    state = cluster_state(addresses(session.url), min(ASK_S, session.config.timeout_s))
+    if session.output.as_json:
+        session.output.json(_fields(state))
+    else:
+        leader = f"node {state.leader}" if state.leader else "none now"
+        session.output.fields([("cluster", state.cluster), ("leader", leader), ("term", state.term)])
+        columns = ["node", "role", "state", ">lag", ">free bytes", ">clock ms", "addresses"]
+        session.output.table(columns, (_row(each) for each in map(_member, state.members)))
+    return exits.OK if state.leader else exits.UNAVAILABLE
+
+
+@command.command(short_help="Hand the lead over.")
+@click.option("--to", "node", type=click.IntRange(1, 255), metavar="NUMBER", help="Default: the one that has the most.")
+@with_session
+def transfer(node: int | None, session: Invocation) -> None:
+    """Hand the lead over to another node, and wait until it leads. Clients follow; nothing is lost."""
+    from ..clients.cluster import cluster_state, transfer_lead
+    from ..clients.errors import TimedOut
+
+    urls, deadline = addresses(session.url), time.monotonic() + session.config.timeout_s
+    begun = transfer_lead(urls, node or 0, min(ASK_S, session.config.timeout_s))
+    while time.monotonic() < deadline:
+        state = cluster_state(urls, min(ASK_S, session.config.timeout_s))
+        if state.term > begun.term and state.leader:
+            session.output.say(
+                "transferred", f"node {state.leader} leads in term {state.term}", leader=state.leader, term=state.term
+            )
+            return
+        time.sleep(LOOK_S)
+    raise TimedOut(
+        f"node {begun.node} does not lead within {session.config.timeout_s:g} s: see penstock cluster status, and ask "
+        "again"
+    )
+
+
+def _fields(state: ClusterState) -> dict[str, Any]:
+    return {
+        "cluster": state.cluster,
+        "leader": state.leader or None,
+        "term": state.term,
+        "entry": state.entry,
+        "members": [_member(each) for each in state.members],
+    }
+
+
+def _member(each: ClusterMember) -> dict[str, Any]:
+    return {
+        "id": each.node,
+        "role": each.role or None,
+        "state": each.state or None,
+        "lag": each.lag if each.lag >= 0 else None,
+        "free_bytes": each.free_bytes if each.free_bytes >= 0 else None,
+        "clock_ms": each.clock_us // 1000 if each.clock_us else None,
+        "addresses": each.addresses,
+    }
+
+
+def _row(member: dict[str, Any]) -> list[Any]:
+    values = ["" if value is None else value for value in member.values()]
+    return [*values[:-1], ", ".join(values[-1])]

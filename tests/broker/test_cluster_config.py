@@ -1,0 +1,61 @@
+"""Settings of a member: what can be no cluster is refused in one sentence, before anything is made."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from penstock.broker.cluster_config import ClusterConfig, peers_of
+from penstock.broker.errors import InsecureListen, InvalidPeers
+from penstock.storage.errors import Error
+
+GOOD = ClusterConfig(name="c", node=2, peers={node: f"tcp://127.0.0.1:{7000 + 2 * node}" for node in (1, 2, 3)})
+
+
+def test_three_nodes_on_this_machine_are_a_cluster() -> None:
+    GOOD.check(insecure=False)
+    assert GOOD.own_address == "tcp://127.0.0.1:7004"
+    replace(GOOD, peers={**GOOD.peers, 4: "ipc:///tmp/a", 255: "ipc:///tmp/b"}).check(insecure=False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"name": ""}, "1 to 200"),
+        ({"name": "x" * 201}, "1 to 200"),
+        ({"name": "a\nb"}, "1 to 200"),
+        ({"peers": dict(list(GOOD.peers.items())[:2])}, "2 nodes are named"),
+        ({"peers": {**GOOD.peers, 4: "ipc:///tmp/a"}}, "4 nodes are named"),
+        ({"peers": {**GOOD.peers, **{n: f"ipc:///tmp/{n}" for n in (4, 5, 6, 7)}}}, "7 nodes are named"),
+        ({"node": 4}, "--node 4 is none of the nodes that --peer names (1, 2, 3)"),
+        ({"peers": {2: GOOD.peers[2], 1: GOOD.peers[1], 256: "ipc:///tmp/a"}}, "1 to 255"),
+        ({"peers": {2: GOOD.peers[2], 1: GOOD.peers[1], 0: "ipc:///tmp/a"}}, "1 to 255"),
+        ({"peers": {**GOOD.peers, 3: "tcp://127.0.0.1:7004"}}, "both use tcp://127.0.0.1:7004"),
+        ({"peers": {**GOOD.peers, 3: "tcp://127.0.0.1:7003"}}, "both use tcp://127.0.0.1:7003"),
+        ({"peers": {**GOOD.peers, 3: "unix:///tmp/a"}}, "tcp:// or ipc://"),
+        ({"peers": {**GOOD.peers, 3: "tcp://*:7006"}}, "every interface"),
+    ],
+)
+def test_what_can_be_no_cluster_is_refused(changed: dict, says: str) -> None:
+    with pytest.raises(Error) as refused:
+        replace(GOOD, **changed).check(insecure=False)
+    assert says in refused.value.message
+
+
+def test_an_own_address_that_others_reach_is_refused_unless_it_is_asked_for() -> None:
+    far = replace(GOOD, peers={**GOOD.peers, 2: "tcp://10.0.0.2:7004"})
+    with pytest.raises(InsecureListen, match=r"10\.0\.0\.2"):
+        far.check(insecure=False)
+    far.check(insecure=True)
+    replace(far, node=1).check(insecure=False)  # where the others are is theirs to answer for
+
+
+def test_peers_are_numbers_and_addresses() -> None:
+    assert peers_of(["1=ipc:///a", "2=tcp://h:1"]) == {1: "ipc:///a", 2: "tcp://h:1"}
+
+
+@pytest.mark.parametrize(
+    "texts", [["tcp://h:1"], ["=tcp://h:1"], ["x=tcp://h:1"], ["1="], ["1=ipc:///a", "1=ipc:///b"]]
+)
+def test_peers_that_say_no_number_or_repeat_one_are_refused(texts: list[str]) -> None:
+    with pytest.raises(InvalidPeers):
+        peers_of(texts)
