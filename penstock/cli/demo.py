@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 @click.command
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Keep the broker's data here.")
 @click.option("--flights", "most", type=click.IntRange(1), help="Only the first N flights.")
+@click.option("--cluster", is_flag=True, help="Three nodes instead, of which the leader is killed every few seconds.")
 @click.option("--spark/--no-spark", default=True, show_default=True, help="Include the Spark part.")
 @with_output
-def command(data: Path | None, most: int | None, spark: bool, output: Output) -> int:
+def command(data: Path | None, most: int | None, cluster: bool, spark: bool, output: Output) -> int:
     """Stream 336,776 real flights through a broker and check every one.
 
     Two producers over unix, a group of three consumers over tcp, and once more by mapped delivery; then count, order
@@ -34,10 +35,15 @@ def command(data: Path | None, most: int | None, spark: bool, output: Output) ->
     broker are killed, and in the end each must be completed or dead-lettered, as the file says. At last Spark reads
     the flights while they stream in, writes delays per carrier and hour to a topic, each once though it is stopped in
     the middle, and archives both topics as Parquet.
+    With --cluster, three nodes hold the flights and the tasks, and the leader is killed every few seconds, and once
+    stopped for a while: in the end all is there once, in order, and every task is accounted for.
     Exit code 5 when anything differs.
     """
     from ..demo.display import Display
     from ..demo.run import run
+
+    if cluster:
+        return _cluster(data, most, output)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
@@ -49,6 +55,41 @@ def command(data: Path | None, most: int | None, spark: bool, output: Output) ->
         _as_json(output, outcome, took)
     else:
         _show(output, outcome, took)
+    for difference in outcome.differences[:20]:
+        complain("differences", difference, as_json=output.as_json)
+    return exits.DAMAGED if outcome.differences else exits.OK
+
+
+def _cluster(data: Path | None, most: int | None, output: Output) -> int:
+    """The demo of three nodes."""
+    from ..demo import cluster
+    from ..demo.display import Display
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    started = time.perf_counter()
+    display = Display(output.notes, live=output.shows_progress, quiet=output.as_json)
+    outcome = cluster.run(display, data=data and data.absolute(), most=most)
+    took = time.perf_counter() - started
+    waits = sorted(outcome.failovers)
+    if output.as_json:
+        output.json({
+            "event": "demo", "equal": not outcome.differences, "flights": outcome.flights, "tasks": outcome.story,
+            "kills": outcome.kills, "stops": outcome.stops, "failovers": outcome.failovers,
+            "differences": outcome.differences, "seconds": took,
+        })  # fmt: skip
+    else:
+        for line in (
+            f"the leader was killed {outcome.kills} times and stopped {outcome.stops} times; another one led "
+            f"{waits[0]:.2f} to {waits[-1]:.2f} s later",
+            f"{outcome.flights:,} flights and {outcome.story.tasks:,} tasks: {outcome.story.completed:,} completed, "
+            f"{outcome.story.dead_lettered:,} dead-lettered, in {took:.1f} s",
+        ):
+            output.console.print(line, markup=False, soft_wrap=True)
+        if not outcome.differences:
+            output.console.print(
+                "[green]nothing was lost, doubled or reordered, and every task is accounted for[/green]"
+            )
     for difference in outcome.differences[:20]:
         complain("differences", difference, as_json=output.as_json)
     return exits.DAMAGED if outcome.differences else exits.OK

@@ -8,9 +8,9 @@ run out.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,7 @@ from .worker import Worked, work
 
 if TYPE_CHECKING:
     from ..clients import Client
+    from .nodes import Nodes
 
 WORKERS = 4
 PARTITIONS = 4
@@ -58,10 +59,13 @@ class QueueRoles:
         for number in range(1, WORKERS + 1):
             self.workers.append(Role(f"worker {number}", work, [*siblings, *self.workers]))
 
-    def run(self, client: Client, broker: Broker, topic: str, display: Display) -> Story:
-        """Run the part, in order."""
+    def run(
+        self, client: Client, broker: Broker | Nodes, topic: str, display: Display,
+        settings: Mapping[str, Any] = SETTINGS,
+    ) -> Story:  # fmt: skip
+        """Run the part, in order. `settings`: of the queue."""
         client.create_topic(topic, partitions=PARTITIONS)
-        client.set_queue(topic, GROUP, **SETTINGS)
+        client.set_queue(topic, GROUP, **settings)
         tasks, started = len(self._lines), time.perf_counter()
         display.phase("queue", "late flights as tasks", tasks, self.workers)
         for role in self.workers:
@@ -82,7 +86,7 @@ class QueueRoles:
         for role in self.workers:
             role.end()
 
-    def _when(self, display: Display, completed: int, act: Callable[[], None]) -> int:
+    def _when(self, display: Display, completed: int, act: Callable[[], object]) -> int:
         """Act once so many tasks are completed. Returns how many were completed then."""
         listen(self.workers, display, lambda: self._completed() >= completed)
         act()

@@ -61,17 +61,17 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None, 
     started = "starting a broker with a gateway, two producers, a group of three, a mapped reader, four workers"
     display.say(f"{started}, Spark" if spark else started)
     with ExitStack() as stack:
-        scratch = Path(stack.enter_context(_scratch()))
-        broker = Broker(data or scratch / "data")
+        place = Path(stack.enter_context(scratch()))
+        broker = Broker(data or place / "data")
         stack.callback(broker.close)
         parsed = flights.parse(content, most=most)
-        stream = StreamRoles(parsed, scratch)
+        stream = StreamRoles(parsed, place)
         stack.callback(stream.close)
-        outside = DoorRoles(len(parsed), scratch, stream.roles)
+        outside = DoorRoles(len(parsed), place, stream.roles)
         stack.callback(outside.close)
-        queue = QueueRoles(parsed, scratch, [*stream.roles, *outside.roles])
+        queue = QueueRoles(parsed, place, [*stream.roles, *outside.roles])
         stack.callback(queue.close)
-        streaming = Live(parsed, scratch, [*stream.roles, *outside.roles, *queue.workers]) if spark else None
+        streaming = Live(parsed, place, [*stream.roles, *outside.roles, *queue.workers]) if spark else None
         if streaming:
             stack.callback(streaming.close)
         wanted, wanted_late = expected(content, most=most), late(content, most=most)
@@ -119,7 +119,8 @@ def _free_name(client: Client, wanted: str) -> str:
 
 
 @contextmanager
-def _scratch() -> Iterator[str]:
+def scratch() -> Iterator[str]:
+    """A directory that is removed at the end."""
     directory = tempfile.mkdtemp(prefix="penstock-demo-")
     try:
         yield directory
