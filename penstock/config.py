@@ -90,7 +90,7 @@ class Config(Struct, frozen=True, kw_only=True):
     ] = ""
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
     cluster: Annotated[str, _about("The cluster that the broker is a member of; empty: it is alone.")] = ""
-    node: Annotated[int, _about("The number of this node in its cluster, 1 to 255."), Meta(le=255)] = 0
+    node: Annotated[int, _about("The number of this node in its cluster, 1 to 255.")] = 0
     peer: Annotated[
         list[str],
         _about("Where each node of the cluster, this one too, hears the others: NUMBER=tcp://host:port, and the next."),
