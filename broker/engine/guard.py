@@ -3,8 +3,10 @@
 Idea: the driver passes the principal of each message that came over a connection of a broker that has users and
 grants. Handlers learn from here on whose behalf they work: sessions have owners, lists show what the principal may see.
 
-Contract: `name` and `viewer` are those of the request whose handler is being called; what goes on later takes them
-along. Without principals everything is allowed. Pure.
+Producers' ids, stages and names of transactions have owners in the logs: `check_owner` asks for those (decision 119).
+
+Contract: `principal`, `proof` and `viewer` are those of the request whose handler is being called; what goes on later
+takes them along. Without principals everything is allowed. Pure.
 """
 
 from __future__ import annotations
@@ -54,15 +56,33 @@ class Guard:
         needs = list(row(message, self._name_of))
         for operation, resource in needs:
             if not authorize(principal, operation, resource):
-                self.refused += 1
-                self.last_refusal = f"{principal.name} may not {operation} {shown(resource)}"
+                self._note(f"{principal.name} may not {operation} {shown(resource)}")
                 raise Forbidden(f"user {self.last_refusal}: {_way_out(principal)}")
         if key is not None and needs and all(len(resource) <= RESOURCE_MOST for _, resource in needs):
             principal.remember(key)
 
+    def check_owner(self, principal: Principal | None, owner: str, what: str, resource: str = "") -> None:
+        """Raise Forbidden where another user owns what a request uses, unless this one may manage `resource`."""
+        if principal is None or owner in ("", principal.name):
+            return
+        if resource and authorize(principal, "manage", resource):
+            return
+        self._note(f"{principal.name} may not use {what}, which {owner} owns")
+        way = f"only its owner may use it, and users that may manage {resource}" if resource else "use one of your own"
+        raise Forbidden(f"{what} belongs to another user: {way}")
+
+    def _note(self, refusal: str) -> None:
+        self.refused += 1
+        self.last_refusal = refusal
+
     def _name_of(self, topic: bytes) -> str | None:
         found = self._topics.by_id.get(topic)
         return None if found is None else found.name
+
+    @property
+    def principal(self) -> Principal | None:
+        """On whose behalf the request is; None without users."""
+        return self._principal
 
     @property
     def proof(self) -> str:

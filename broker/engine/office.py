@@ -90,12 +90,12 @@ class Office:
             own, self.agenda, randomness, config.max_sessions, self.wakes, self._memberships, guard
         )
         topics, time = registry.topics, self.time
-        self.producing = Producing(topics, port, config, time, randomness, seals)
+        self.producing = Producing(topics, port, config, time, randomness, seals, guard)
         self.queues = Queues(registry, own, config, time, randomness, self.wakes, self._memberships, guard)
         self.scheduling = Scheduling(registry, port, config, time, self.queues.alarms)
         self.lending = Lending(topics, self.overlays, port, time, randomness, guard, lenders, self._apply)
         maker = TopicMaker(registry, self.overlays, config, randomness)
-        self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker, seals)
+        self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker, seals, guard)
         self.housekeeping = Housekeeping(
             registry, upkeep, self.queues, self.transactions, self._memberships, config, time, now
         )

@@ -35,7 +35,7 @@ class Recognising(Rig):
             patch.setattr(producing, "propose_few", self._noted)
             super().send(*given, **named)
 
-    def _noted(self, partition: Any, batch: Any, most: int, waiter: Any) -> int:
+    def _noted(self, partition: Any, batch: Any, most: int, waiter: Any, owner: str | None) -> int:
         stands = few.recognise_few(batch)
         reasons = {
             "too large": len(batch) > min(partition.settings.max_record_bytes, most),
@@ -47,7 +47,7 @@ class Recognising(Rig):
         }
         found = [reason for reason, holds in reasons.items() if holds]
         try:
-            count = few.propose_few(partition, batch, most, waiter)
+            count = few.propose_few(partition, batch, most, waiter, owner)
         except Error as error:
             self.met[error.code] += 1
             raise

@@ -22,6 +22,7 @@ from ...rights import authorize
 from ..logs.partition import Partition
 from ..ports import Handlers, Now, Payload, Peer, Port, Randomness
 from ..producing.judging import judge
+from ..tables import effects as fx
 from ..turns.marks import take
 from ..turns.replies import Gather, refusing
 from .conditions import named, why_not
@@ -105,10 +106,13 @@ class Lending:
     # -- requests -------------------------------------------------------------------------------------
 
     def lend(self, peer: Peer, message: Lend, payload: Payload, now: Now) -> None:
-        """Give a grant. Raises NotLent, Fenced, UnknownProducer, InvalidRequest."""
+        """Give a grant. Raises NotLent, Fenced, UnknownProducer, InvalidRequest, Forbidden."""
         partition, owner = self._topics.partition(message.topic, message.partition), self._guard.proof
-        self._check(peer, message, partition, now)
+        principal = self._guard.principal
+        self._check(peer, message, partition, now, principal)
         begun_before = partition.log.ready and partition.log.in_term
+        if principal is not None and partition.latest.producers.owner(message.producer_id) != principal.name:
+            partition.propose_in_order(fx.ProducerOwned(message.producer_id, message.epoch, principal.name))
         if begun_before and partition.idle:
             self._grant(peer, owner, message, partition, now)
             return
@@ -116,7 +120,7 @@ class Lending:
 
         def begun() -> None:
             try:
-                self._check(peer, message, partition, now)
+                self._check(peer, message, partition, now, principal)
                 self._grant(peer, owner, message, partition, now)
             except Error as error:
                 refuse(error)
@@ -134,8 +138,8 @@ class Lending:
         if loan is not None and (loan.peer, loan.number) == (peer, message.number):
             self._take_back(loan)
 
-    def _check(self, peer: Peer, message: Lend, partition: Partition, now: Now) -> None:
-        """Raise NotLent where a partition cannot be lent now, Fenced or UnknownProducer as Produce does."""
+    def _check(self, peer: Peer, message: Lend, partition: Partition, now: Now, principal: Principal | None) -> None:
+        """Raise NotLent where a partition cannot be lent now, Fenced, UnknownProducer or Forbidden as Produce does."""
         if self._lenders is None:
             raise NotLent("this broker does not lend logs")
         if not message.producer_id:
@@ -150,6 +154,8 @@ class Lending:
         if reason:
             raise NotLent(f"{partition!r} cannot be lent: {reason}")
         producers, sequence = partition.committed.producers, message.next_sequence
+        owner = partition.latest.producers.owner(message.producer_id)
+        self._guard.check_owner(principal, owner, f"producer {message.producer_id:#x}")
         try:
             repeated = producers.judge(message.producer_id, message.epoch, sequence, 1)
         except SequenceGap as gap:

@@ -178,8 +178,10 @@ class Overlay(Generic[S]):
         """A number that rises, and that no other leader of this log gives out."""
         return self.log.next_term << TERM_SHIFT | next(self._tokens)
 
-    def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
+    def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter, before: fx.AnyEffect | None = None) -> None:
         """Queue a batch of records, with the effects of `entry` beside them: all will be in the log, or none.
+
+        `before`: an effect that takes its place right before them, in a batch of its own.
 
         Raises BatchTooLarge.
         """
@@ -190,6 +192,8 @@ class Overlay(Generic[S]):
             raise BatchTooLarge(
                 f"the batch has {len(batch)} bytes, a batch of this log may have {limit}: send smaller ones"
             )
+        if before is not None:
+            self.propose_in_order(before)
         latest = self.latest
         if latest is not self.history.committed:  # else nothing is ahead of it that the next proposal would meet
             latest.apply(entry, latest.time_us)
@@ -212,10 +216,11 @@ class Overlay(Generic[S]):
 
     def propose_in_order(self, effect: fx.AnyEffect, waiter: Waiter | None = None) -> None:
         """Queue an effect that does not commute with records: it keeps its place between them."""
-        proposed, proposal = self.proposed, _state_batch((effect,))
+        latest, proposal = self.latest, _state_batch((effect,))
         if waiter is not None:
             proposal.waiters.append(waiter)
-        proposed.effect(effect, proposed.time_us)
+        if latest is not self.history.committed:
+            latest.effect(effect, latest.time_us)
         self._queue.append(proposal)
         self._on_work(self)
 

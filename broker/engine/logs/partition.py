@@ -184,9 +184,9 @@ class Partition:
         """Propose an effect that keeps its place between records."""
         self.overlay.propose_in_order(effect, waiter)
 
-    def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
-        """Propose a batch of records, with the effects of `entry` beside them. Raises BatchTooLarge."""
-        self.overlay.propose_records(batch, entry, waiter)
+    def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter, before: fx.AnyEffect | None = None) -> None:
+        """Propose a batch of records, with effects beside and perhaps before them; see Overlay.propose_records."""
+        self.overlay.propose_records(batch, entry, waiter, before)
 
     def attach(self, place: Place, waiter: Waiter) -> None:
         """Let `waiter` wait for a batch that is proposed and not yet committed."""

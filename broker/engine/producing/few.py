@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from ..ports import Payload
 
 
-def propose_few(partition: Partition, batch: Payload, max_frame_bytes: int, waiter: Waiter) -> int:
+def propose_few(
+    partition: Partition, batch: Payload, max_frame_bytes: int, waiter: Waiter, owner: str | None = None
+) -> int:
     """Propose the next few plain records of a producer. Returns how many; 0: nothing was changed.
+
+    `owner`: the only one whose producers these may be; None where there are no users.
 
     Raises BatchTooLarge, SequenceGap, UnknownProducer, Fenced.
     """
@@ -36,6 +40,8 @@ def propose_few(partition: Partition, batch: Payload, max_frame_bytes: int, wait
     overlay = partition.overlay
     latest = overlay.latest
     if latest.stages.by_id or latest.producers.judge(producer_id, epoch, first_sequence, count) is not None:
+        return 0
+    if owner is not None and latest.producers.owner(producer_id) != owner:
         return 0
     overlay.propose_records(batch, Entry(Place(first_sequence, count), producer_id, epoch), waiter)
     return count

@@ -23,6 +23,7 @@ from .judging import judge
 from .proposing import open_producer, produce, stands
 
 if TYPE_CHECKING:
+    from ..guard import Guard
     from ..logs.partition import Partition
     from ..turns.roster import Roster
 
@@ -41,6 +42,7 @@ class Producing:
         time: LogTime,
         randomness: Randomness,
         seals: Roster[Partition, int, None],
+        guard: Guard,
     ) -> None:
         self.handlers: Handlers = {Produce: self.produce, OpenProducer: self.open_producer}
         self.batches = 0
@@ -53,12 +55,15 @@ class Producing:
         self._time = time
         self._randomness = randomness
         self._seals = seals
+        self._guard = guard
 
     def produce(self, peer: Peer, message: Produce, payload: Payload, now: Now) -> None:
         """Propose one batch."""
         partition = self._topics.partition(message.topic, message.partition)
         reply = ProduceReply(self._port, peer, message.request)
-        records = propose_few(partition, payload, self._config.max_frame_bytes, reply)
+        principal = self._guard.principal
+        owner = None if principal is None else principal.name
+        records = propose_few(partition, payload, self._config.max_frame_bytes, reply, owner)
         if not records:
             records = self._propose(partition, payload, reply, now)
         size = len(payload)
@@ -71,16 +76,26 @@ class Producing:
     def _propose(self, partition: Partition, payload: Payload, reply: ProduceReply, now: Now) -> int:
         """Propose any batch. Returns how many records it has."""
         batch = self._judged(payload, partition, now)
-        found = digests(batch)
+        found, owner = digests(batch), self._new_owner(partition, batch)
         if batch.kind == _STAGED:
-            stage(partition, batch, reply, self._config.max_stages, self._seals.of(partition))
+            stage(partition, batch, reply, self._config.max_stages, self._seals.of(partition), owner)
         elif found is None:
-            produce(partition, batch, reply)
+            produce(partition, batch, reply, owner=owner)
         else:
             time_us = max(self._time.read(now), partition.log.last_time_us)
             keys = Keys(found, time_us, self._config.max_dedup_keys)
-            produce(partition, batch, KeyedReply(reply, len(found), partition.committed), keys)
+            produce(partition, batch, KeyedReply(reply, len(found), partition.committed), keys, owner)
         return batch.record_count
+
+    def _new_owner(self, partition: Partition, batch: Batch) -> str:
+        """The user to bind the batch's producer or stage to; "" where that stays. Raises Forbidden: another's."""
+        principal, producer_id = self._guard.principal, batch.producer_id
+        if principal is None or not producer_id:
+            return ""
+        latest, staged = partition.latest, batch.kind == _STAGED
+        owner = (latest.stages if staged else latest.producers).owner(producer_id)
+        self._guard.check_owner(principal, owner, f"{'stage' if staged else 'producer'} {producer_id:#x}")
+        return "" if owner else principal.name
 
     def _judged(self, payload: Payload, partition: Partition, now: Now) -> Batch:
         """The batch of a Produce, checked. One that stands already was within the limit that the topic had then."""
@@ -97,6 +112,10 @@ class Producing:
         """Claim a name."""
         check_name("producer", message.name)
         partition = self._topics.partition(message.topic, message.partition)
+        principal, known = self._guard.principal, partition.latest.producers.by_name.get(message.name)
+        if known is not None:
+            resource = f"producer:{partition.topic}/{message.name}"
+            self._guard.check_owner(principal, known.owner, f"producer {message.name}", resource)
         new_id = int.from_bytes(self._randomness(8), "little") or 1
         claims: list[tuple[int, int]] = []
 
@@ -107,5 +126,6 @@ class Producing:
             return ProducerOpened(message.request, producer_id, epoch, sequence)
 
         gather = Gather.answering(self._port, peer, message.request, opened)
-        claims.append(open_producer(partition, message.name, new_id, self._config.max_producers, gather.one()))
+        owner, most = "" if principal is None else principal.name, self._config.max_producers
+        claims.append(open_producer(partition, message.name, new_id, most, gather.one(), owner))
         gather.ready()

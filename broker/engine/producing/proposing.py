@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
 
 
-def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | None = None) -> None:
-    """Propose a batch, or wait for its original.
+def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | None = None, owner: str = "") -> None:
+    """Propose a batch, or wait for its original. `owner`: of its producer from now on; "" where that stays.
 
     Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced; with `keys`: LimitReached,
     Unavailable.
@@ -46,7 +46,8 @@ def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | Non
             return
     effects = () if keys is None else (_judge_keys(partition, keys),)
     entry = Entry(Place(first, batch.record_count), producer_id, epoch, effects, intake=intake_of(batch))
-    overlay.propose_records(batch.buffer, entry, waiter)
+    before = fx.ProducerOwned(producer_id, epoch, owner) if owner and producer_id else None
+    overlay.propose_records(batch.buffer, entry, waiter, before)
 
 
 def stands(partition: Partition, batch: Batch) -> bool:
@@ -60,8 +61,10 @@ def stands(partition: Partition, batch: Batch) -> bool:
     return found is not None
 
 
-def open_producer(partition: Partition, name: str, new_id: int, limit: int, waiter: Waiter) -> tuple[int, int]:
-    """Claim a named producer. Returns its id and its epoch; its next sequence is known once that is committed.
+def open_producer(
+    partition: Partition, name: str, new_id: int, limit: int, waiter: Waiter, owner: str = ""
+) -> tuple[int, int]:
+    """Claim a named producer for its owner. Returns its id and epoch; its next sequence is known once it is committed.
 
     Raises Poisoned; LimitReached when `limit` names are taken.
     """
@@ -71,7 +74,7 @@ def open_producer(partition: Partition, name: str, new_id: int, limit: int, wait
     if known is None and len(table.by_name) >= limit:
         raise LimitReached(f"{partition!r} remembers {limit} named producers already: use one of their names")
     producer_id, epoch = (known.producer_id, known.epoch + 1) if known else (new_id, 1)
-    partition.propose_in_order(fx.ProducerOpened(name, producer_id, epoch), waiter)
+    partition.propose_in_order(fx.ProducerOpened(name, producer_id, epoch, owner), waiter)
     return producer_id, epoch
 
 

@@ -40,6 +40,7 @@ class TransactionState(Struct, array_like=True):
     time_us: int  # when that was
     unfinished: list[Decision] = []  # in the order in which they were decided
     stages: int = 0  # `fingerprint` of those of that epoch
+    owner: str = ""  # the user that alone commits further epochs; "" for none, which any may
 
 
 def fingerprint(stages: Iterable[StageKey]) -> int:
@@ -68,6 +69,11 @@ class TransactionTable:
         known = self.by_name.get(name)
         return -1 if known is None else known.epoch
 
+    def owner(self, name: str) -> str:
+        """The owner of a transaction; "" for one without, or that is not known."""
+        known = self.by_name.get(name)
+        return "" if known is None else known.owner
+
     def is_last(self, name: str, epoch: int, stages: Sequence[StageKey]) -> bool:
         """Whether just these stages, and some, are what the last epoch was decided with."""
         known = self.by_name.get(name)
@@ -80,6 +86,7 @@ class TransactionTable:
         if known is None:
             known = self.by_name[name] = TransactionState(name, 0, 0)
         known.epoch, known.time_us, known.stages = effect.epoch, time_us, fingerprint(effect.stages)
+        known.owner = effect.owner
         if effect.stages:
             known.unfinished.append(Decision(effect.epoch, time_us, effect.stages))
             self._unfinished[name] = None

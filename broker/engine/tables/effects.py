@@ -33,17 +33,29 @@ class FirstOffset(Effect, tag=1, frozen=True):
 
 
 class ProducerOpened(Effect, tag=2, frozen=True):
-    """`name` is claimed: `producer_id` goes on under `epoch`, older epochs are fenced."""
+    """`name` is claimed: `producer_id` goes on under `epoch`, older epochs are fenced.
+
+    `owner` is the user that claimed it; "" where there are no users, and in logs of before.
+    """
 
     name: str
     producer_id: int
     epoch: int
+    owner: str = ""
 
 
 class ProducersExpired(Effect, tag=3, frozen=True):
     """Producers expired: their sequences are forgotten."""
 
     producer_ids: list[int]
+
+
+class ProducerOwned(Effect, tag=46, frozen=True):
+    """`owner` alone goes on with a producer; one that is new here begins under `epoch`, at sequence 0."""
+
+    producer_id: int
+    epoch: int
+    owner: str
 
 
 class CursorMoved(Effect, tag=4, frozen=True):
@@ -294,6 +306,13 @@ class RecordsDeleted(Effect, tag=45, frozen=True):
 # -- of transactions, in the log of a partition ------------------------------------------------------
 
 
+class StageOwned(Effect, tag=47, frozen=True):
+    """`owner` alone goes on with a stage, which may be new here."""
+
+    stage: int
+    owner: str
+
+
 class StagesDropped(Effect, tag=34, frozen=True):
     """Stages dropped; they will not be published."""
 
@@ -301,11 +320,15 @@ class StagesDropped(Effect, tag=34, frozen=True):
 
 
 class TransactionDecided(Effect, tag=35, frozen=True):
-    """In a partition of `__txn`: decides that stages (topic, partition, stage) will be published. Final."""
+    """In a partition of `__txn`: decides that stages (topic, partition, stage) will be published. Final.
+
+    `owner` is the user that committed it; "" where there are no users, and in logs of before.
+    """
 
     transaction: str
     epoch: int
     stages: list[tuple[bytes, int, int]]
+    owner: str = ""
 
 
 class TransactionFinished(Effect, tag=36, frozen=True):
@@ -355,12 +378,12 @@ class TopicErased(Effect, tag=67, frozen=True):
 
 
 PartitionEffect = (
-    FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | CursorNoted | OwnerSet | GroupDeleted
-    | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
+    FirstOffset | ProducerOpened | ProducerOwned | ProducersExpired | CursorMoved | CursorNoted | OwnerSet
+    | GroupDeleted | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
     | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved | TasksTaken | QueueMoved
     | WorkerMade | WorkerForgotten
     | Trimmed | RecordsDeleted | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
-    | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
+    | StageOwned | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
 )  # fmt: skip
 MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased
 AnyEffect = PartitionEffect | MetadataEffect

@@ -38,6 +38,7 @@ class ProducerState(Struct, array_like=True):
     last_us: int  # append time of its last batch or opening
     name: str = ""  # "" for an unnamed one: the only ones that expire
     recent: list[Place] = []
+    owner: str = ""  # the user that alone goes on with it; "" for none, which any may
 
 
 class ProducerTable:
@@ -111,13 +112,25 @@ class ProducerTable:
         if len(recent) > RECENT:
             del recent[0]
 
-    def opened(self, name: str, producer_id: int, epoch: int, time_us: int) -> None:
+    def opened(self, name: str, producer_id: int, epoch: int, time_us: int, owner: str = "") -> None:
         """A named producer was claimed: it goes on where the one before stopped, under a new epoch."""
         producer = self.by_name.get(name)
         if producer is None:
             producer = ProducerState(producer_id, epoch, 0, time_us, name)
             self.by_id[producer_id] = self.by_name[name] = producer
-        producer.epoch, producer.last_us = epoch, time_us
+        producer.epoch, producer.last_us, producer.owner = epoch, time_us, owner
+
+    def owned(self, producer_id: int, epoch: int, owner: str, time_us: int) -> None:
+        """A producer has an owner, perhaps before its first batch."""
+        producer = self.by_id.get(producer_id)
+        if producer is None:
+            producer = self.by_id[producer_id] = ProducerState(producer_id, epoch, 0, time_us)
+        producer.owner = owner
+
+    def owner(self, producer_id: int) -> str:
+        """The owner of a producer; "" for one without, or that is not known."""
+        producer = self.by_id.get(producer_id)
+        return "" if producer is None else producer.owner
 
     def expired(self, producer_ids: list[int]) -> None:
         """Forget these producers."""

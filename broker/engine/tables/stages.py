@@ -37,6 +37,7 @@ class Stage(Struct, array_like=True):
     runs: list[tuple[int, int]]  # (first seq, how many) of the batches that are not published
     bytes: int  # of all of its batches
     last_us: int  # append time of the last one
+    owner: str = ""  # the user that alone goes on with it; "" for none, which any may
 
     @property
     def last_seq(self) -> int:
@@ -95,6 +96,18 @@ class StageTable:
         stage.bytes += staged.bytes
         stage.last_us = time_us
 
+    def owned(self, stage_id: int, owner: str, time_us: int) -> None:
+        """A stage has an owner, perhaps before its first batch."""
+        stage = self.by_id.get(stage_id)
+        if stage is None:
+            stage = self.by_id[stage_id] = Stage(stage_id, 0, 0, 0, [], 0, time_us)
+        stage.owner = owner
+
+    def owner(self, stage_id: int) -> str:
+        """The owner of a stage; "" for one without, or that is not there."""
+        stage = self.by_id.get(stage_id)
+        return "" if stage is None else stage.owner
+
     def placed(self, stage_id: int, seq: int) -> None:
         """Its batch is committed, at this place."""
         runs = self.by_id[stage_id].runs
@@ -130,7 +143,14 @@ class StageTable:
         table = StageTable()
         for stage in self.by_id.values():
             table.by_id[stage.stage] = Stage(
-                stage.stage, stage.next_sequence, stage.records, stage.published, [], stage.bytes, stage.last_us
+                stage.stage,
+                stage.next_sequence,
+                stage.records,
+                stage.published,
+                [],
+                stage.bytes,
+                stage.last_us,
+                stage.owner,
             )
         return table
 

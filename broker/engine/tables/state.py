@@ -131,8 +131,10 @@ class PartitionState:
             case fx.RecordsDeleted(ranges):
                 self.voids.delete(ranges)
                 self.queues.delete(ranges)
-            case fx.ProducerOpened(name, producer_id, epoch):
-                self.producers.opened(name, producer_id, epoch, time_us)
+            case fx.ProducerOpened(name, producer_id, epoch, owner):
+                self.producers.opened(name, producer_id, epoch, time_us, owner)
+            case fx.ProducerOwned(producer_id, epoch, owner):
+                self.producers.owned(producer_id, epoch, owner, time_us)
             case fx.ProducersExpired(producer_ids):
                 self.producers.expired(producer_ids)
             case fx.GroupDeleted(group):
@@ -150,6 +152,8 @@ class PartitionState:
                 self.schedules.deleted(name)
             case fx.ScheduleFired():
                 self.schedules.fired(effect)
+            case fx.StageOwned(stage, owner):
+                self.stages.owned(stage, owner, time_us)
             case fx.StagesDropped(stages):
                 self.stages.dropped(stages)
             case fx.TransactionDecided():

@@ -123,10 +123,10 @@ class Commits:
         """The commits of a transaction, by epoch."""
         return self._under_way.get(name, {})
 
-    def begin(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> Commit:
-        """Have an epoch decided, whose stages were looked at."""
+    def begin(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey], owner: str = "") -> Commit:
+        """Have an epoch decided, whose stages were looked at, for the owner of the transaction."""
         commit = self._sealed(home, name, epoch, stages)
-        home.propose(fx.TransactionDecided(name, epoch, list(stages)), commit)
+        home.propose(fx.TransactionDecided(name, epoch, list(stages), owner), commit)
         return commit
 
     def _sealed(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> Commit:

@@ -8,7 +8,7 @@ incomplete or where effects are missing. Must not know how records are published
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from ....storage.errors import Error
 from ....transport.messages import (
@@ -28,6 +28,8 @@ from .staging import drop
 
 if TYPE_CHECKING:
     from ....transport.messages import Stage
+    from ...rights import Principal
+    from ..guard import Guard
     from ..logs.clock import LogTime
     from ..logs.log_registry import LogRegistry
     from ..logs.partition import Partition
@@ -47,6 +49,17 @@ AGAIN_US = 10_000
 """Until a request is looked at again whose records are not on the disk yet."""
 
 
+M = TypeVar("M", CommitTransaction, DropStages)
+
+
+class Asking(NamedTuple, Generic[M]):
+    """A request that takes several turns, and the user that made it, if there are users."""
+
+    peer: Peer
+    message: M
+    principal: Principal | None
+
+
 class Committing:
     """Handlers of CommitTransaction, AskTransaction and DropStages."""
 
@@ -60,6 +73,7 @@ class Committing:
         home: Home,
         commits: Commits,
         forgetting: Forgetting,
+        guard: Guard,
     ) -> None:
         self.handlers: Handlers = {
             CommitTransaction: self.commit, AskTransaction: self.ask, DropStages: self.drop,
@@ -73,21 +87,26 @@ class Committing:
         self._home = home
         self._commits = commits
         self._forgetting = forgetting
+        self._guard = guard
 
     # -- requests -----------------------------------------------------------------------------------
 
     def commit(self, peer: Peer, message: CommitTransaction, payload: Payload, now: Now) -> Work:
         """Decide an epoch, or wait for what was decided. Raises all that PROTOCOL.md says of it."""
+        return self._begin(Asking(peer, message, self._guard.principal), now)
+
+    def _begin(self, asking: Asking[CommitTransaction], now: Now) -> Work:
+        message = asking.message
         check_transaction(message.transaction)
         keys = yield from _keys(message.stages)
         topic = self._home.topic
         if topic is not None:
-            self._commit(topic, peer, message, keys)
+            self._commit(topic, asking, keys)
         else:
             for stage in message.stages:
-                self._check(stage)  # no topic is made for what is refused
-            refuse = refusing(self._port, peer, message.request)
-            self._home.make(now, lambda topic: self._commit_later(topic, peer, message, keys), refuse)
+                self._check(stage, asking.principal)  # no topic is made for what is refused
+            refuse = refusing(self._port, asking.peer, message.request)
+            self._home.make(now, lambda topic: self._commit_later(topic, asking, keys), refuse)
 
     def ask(self, peer: Peer, message: AskTransaction, payload: Payload, now: Now) -> None:
         """The committed state of a transaction. Raises InvalidRequest, Unavailable."""
@@ -115,41 +134,51 @@ class Committing:
         return home
 
     def drop(self, peer: Peer, message: DropStages, payload: Payload, now: Now) -> Work:
-        """Drop undecided stages. Raises UnknownPartition, Unavailable, Poisoned."""
+        """Drop undecided stages. Raises UnknownPartition, Unavailable, Poisoned, Forbidden."""
+        return self._drop(Asking(peer, message, self._guard.principal))
+
+    def _drop(self, asking: Asking[DropStages]) -> Work:
+        message = asking.message
         self._home.check_whole()
         dropped: dict[Partition, list[int]] = {}
         for looks, stage in enumerate(message.stages, 1):
             if stage.topic in self._registry.topics.by_id:  # with a topic, all of its stages went
                 partition = self._registry.topics.partition(stage.topic, stage.partition)
+                self._check_owner(partition, stage, asking.principal)
                 dropped.setdefault(partition, []).append(stage.stage)
             if looks % LOOKS == 0:
                 yield
         for partition in dropped:
             partition.check_writable()
-        gather = Gather.reply(self._port, peer, message.request, Done(message.request))
+        gather = Gather.reply(self._port, asking.peer, message.request, Done(message.request))
         seals = self._commits.seals
         yield from spread(dropped.items(), gather, lambda each: drop(each[0], each[1], gather.one(), seals.of(each[0])))
 
     # -- deciding -----------------------------------------------------------------------------------
 
-    def _commit_later(self, topic: Topic, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
+    def _commit_later(self, topic: Topic, asking: Asking[CommitTransaction], keys: Sequence[StageKey]) -> None:
         try:
-            self._commit(topic, peer, message, keys)
+            self._commit(topic, asking, keys)
         except Error as error:
-            self._port.reply(peer, failure(message.request, error))
+            self._port.reply(asking.peer, failure(asking.message.request, error))
 
-    def _commit(self, topic: Topic, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
+    def _commit(self, topic: Topic, asking: Asking[CommitTransaction], keys: Sequence[StageKey]) -> None:
+        peer, message, principal = asking
         home = self._home.partition(topic, message.transaction)
+        owner, resource = home.proposed.transactions.owner(message.transaction), f"transaction:{message.transaction}"
+        self._guard.check_owner(principal, owner, f"transaction {message.transaction}", resource)
         if home.proposed.transactions.last_epoch(message.transaction) >= message.epoch:
             self._repeat(home, peer, message, keys)
             return
-        if not self._are_durable([self._check(stage) for stage in message.stages]):
+        if not self._are_durable([self._check(stage, principal) for stage in message.stages]):
             again_us = self._time.last_us + AGAIN_US
-            self._alarms.set(object(), again_us, lambda _: self._commit_later(topic, peer, message, keys))
+            self._alarms.set(object(), again_us, lambda _: self._commit_later(topic, asking, keys))
             return
         home.check_writable()
         self._forgetting.make_room(home, message.transaction)
-        commit = self._commits.begin(home, message.transaction, message.epoch, keys)
+        commit = self._commits.begin(
+            home, message.transaction, message.epoch, keys, "" if principal is None else principal.name
+        )
         self.decided += 1
         self._wait(home, peer, message, [commit], repeated=False)
 
@@ -192,10 +221,15 @@ class Committing:
             self._registry.store.hurry(partition.log)
         return all(partition.log.safe >= seq for partition, seq in places)
 
-    def _check(self, stage: Stage) -> tuple[Partition, int]:
+    def _check_owner(self, partition: Partition, stage: Stage, principal: Principal | None) -> None:
+        owner = partition.latest.stages.owner(stage.stage)
+        self._guard.check_owner(principal, owner, f"stage {stage.stage:#x}", f"topic:{partition.topic}")
+
+    def _check(self, stage: Stage, principal: Principal | None) -> tuple[Partition, int]:
         """Raise what keeps a stage from being decided about. Returns its partition and its last batch there."""
         partition = self._registry.topics.partition(stage.topic, stage.partition)
         partition.check_writable()
+        self._check_owner(partition, stage, principal)
         if partition.state_damaged:
             raise Unavailable(f"{partition!r} is damaged and may have lost staged records: run penstock log repair")
         there, ahead = partition.committed.stages.get(stage.stage), partition.proposed.stages.get(stage.stage)

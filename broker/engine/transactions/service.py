@@ -17,6 +17,7 @@ from .stage_reader import Portion, StageReader
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from ..guard import Guard
     from ..logs.clock import LogTime
     from ..logs.log_registry import LogRegistry
     from ..logs.partition import Partition
@@ -39,6 +40,7 @@ class Transactions:
         alarms: Alarms[int],
         maker: TopicMaker,
         seals: Roster[Partition, int, None],
+        guard: Guard,
     ) -> None:
         """Seals the stages that the logs say are decided."""
         self._registry = registry
@@ -47,7 +49,9 @@ class Transactions:
         home = Home(registry, maker, config)
         self._commits = Commits(registry, home, self._publisher, alarms, seals)
         self._forgetting = Forgetting(config, time, home, self._commits)
-        self._committing = Committing(registry, port, config, time, alarms, home, self._commits, self._forgetting)
+        self._committing = Committing(
+            registry, port, config, time, alarms, home, self._commits, self._forgetting, guard
+        )
         self.handlers: Handlers = self._committing.handlers
 
     def look(self, partition: Partition, time_us: int) -> None:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
 
 
-def stage(partition: Partition, batch: Batch, waiter: Waiter, limit: int, sealed: Collection[int]) -> None:
-    """Propose a checked batch that waits for its transaction.
+def stage(
+    partition: Partition, batch: Batch, waiter: Waiter, limit: int, sealed: Collection[int], owner: str = ""
+) -> None:
+    """Propose a checked batch that waits for its transaction. `owner`: of its stage from now on; "" where that stays.
 
     Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced, Unavailable; LimitReached
     when there are `limit` stages.
@@ -44,7 +46,8 @@ def stage(partition: Partition, batch: Batch, waiter: Waiter, limit: int, sealed
             "max_stages, or spread them over more partitions"
         )
     place, staged = Place(batch.first_sequence, 0), Staged(batch.record_count, batch.batch_bytes)
-    partition.propose_records(batch.buffer, Entry(place, stage_id, staged=staged), waiter)
+    before = fx.StageOwned(stage_id, owner) if owner else None
+    partition.propose_records(batch.buffer, Entry(place, stage_id, staged=staged), waiter, before)
 
 
 def _check(partition: Partition, batch: Batch, sealed: Collection[int]) -> None:

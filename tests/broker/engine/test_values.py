@@ -187,10 +187,15 @@ SAMPLES = [
     effects.TopicErased(b"i" * 16),
 ]
 GOLDEN = (
-    "9a920107940 2a170cfffffffffffffffff03920392 01029304a167099505a167a16d04009206a1679640a174c41069696969696969696969"
+    "9a92010795 02a170cfffffffffffffffff03a0"
+    "92039201029304a167099505a167a16d04009206a1679640a174c41069696969696969696969"
     "69696969696902 81a6636f6d6d6974a764757261626c65059441c410696969696969696969696969696969690380"
     "9242c410696969696969696969696969696969699243c41069696969696969696969696969696969"
 ).replace(" ", "")
+
+
+BEFORE = GOLDEN.replace("9502a170cfffffffffffffffff03a0", "9402a170cfffffffffffffffff03")
+"""Of versions without owners."""
 
 
 def test_effects_survive_encoding():
@@ -199,6 +204,11 @@ def test_effects_survive_encoding():
 
 def test_the_bytes_of_effects_do_not_change():
     assert effects.encode(SAMPLES).hex() == GOLDEN
+
+
+def test_effects_of_versions_without_owners_have_none():
+    assert len(BEFORE) == len(GOLDEN) - 2
+    assert effects.decode(bytes.fromhex(BEFORE)) == SAMPLES
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,10 @@ PORTION_BYTES = 1 << 20
 """Limit of one round; at least one entry."""
 
 
+OWN = ":broker"
+"""The owner of the producers of copies: no user has this name, so none sends under their ids."""
+
+
 class OutboxRecord(NamedTuple):
     """The columns copied of a record."""
 
@@ -162,7 +166,9 @@ class Round:
             self._waiting += 1
             place = Place(first, len(fresh))
             waiter = Gather(lambda: self._committed(fresh), lambda error: self._refused(fresh, error))
-            target.propose_records(batch, Entry(place, producer_id), waiter)
+            owned = target.latest.producers.owner(producer_id) == OWN
+            before = None if owned else fx.ProducerOwned(producer_id, 0, OWN)
+            target.propose_records(batch, Entry(place, producer_id), waiter, before)
 
     def _batch(self, entries: list[OutboxEntry], producer_id: int, first: int, most: int) -> bytes | bytearray:
         copies = [copy_of(entry, self._records.get(entry.offset), self._source) for entry in entries]

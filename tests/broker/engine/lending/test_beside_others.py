@@ -129,3 +129,15 @@ def test_a_checkpoint_waits_for_a_stopped_producer_and_then_goes_on_without_it(s
     (place,) = scene.core.answer(request).logs[1:]
     assert scene.read(topic) == [b"first"]
     assert place.seq == scene.core.node.logs[1].committed
+
+
+def test_a_log_is_lent_to_the_owner_of_its_producer_alone(scene: Scene, topic: bytes) -> None:
+    """Else another user could take the producer's next sequence by appending it directly."""
+    ann, bob = user("ann", "write"), user("bob", "write")
+    lent = ask(scene, ann, lend(topic, 901))
+    scene.core.node.receive("direct", m.GiveBack(topic, 0, lent.number), b"", scene.core.now, ann)
+    stolen = ask(scene, bob, lend(topic, 903), peer="other")
+    assert (stolen.code, scene.lent()) == ("forbidden", 0)
+    taken = ask(scene, bob, m.Produce(904, topic, 0), bytes(encode([b"x"], producer_id=77)), "other")
+    assert taken.code == "forbidden"
+    assert isinstance(ask(scene, ann, lend(topic, 905)), m.Lent)
