@@ -4,7 +4,8 @@ Idea: each connection knows until when its peer has to go on, and the door looks
 
 Contract: at most `most` connections, those that have yet to finish the handshake of TLS among them, and over all doors
 as many as the gateway has descriptors for (AllConnections). A further one reads `refusal`, and is closed; of those,
-`REFUSED_MAX` at a time. A connection says `opened` and `closed` of itself.
+`REFUSED_MAX` at a time. Strangers, whose peers have not authenticated where they have to, are `strangers_most` at most:
+a further one takes the place of the oldest. A connection says `opened`, `known` and `closed` of itself.
 """
 
 from __future__ import annotations
@@ -63,13 +64,16 @@ class Connections(Generic[Opened]):
     that fails, but forgets its connection.
     """
 
-    def __init__(self, most: int, every: AllConnections, refusal: bytes) -> None:
+    def __init__(self, most: int, every: AllConnections, refusal: bytes, strangers_most: int | None = None) -> None:
+        """`strangers_most`: None where peers need not authenticate."""
         self.most = min(most, every.most)
         self._every = every
         self._refusal = refusal
         self._refused: set[_Refused] = set()
         self._begun: WeakSet[Any] = WeakSet()
         self._open: dict[Opened, None] = {}
+        self._strangers_most = strangers_most
+        self._strangers: dict[Opened, None] = {}  # the oldest first
         self._empty: asyncio.Future[None] | None = None
         every.doors.append(self)
 
@@ -91,12 +95,23 @@ class Connections(Generic[Opened]):
         """Know of an open connection."""
         self._begun.discard(connection)
         self._open[connection] = None
+        if self._strangers_most is not None:
+            self._strangers[connection] = None
+            if len(self._strangers) > self._strangers_most:
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                oldest.cut()
         if self._empty is not None:
             connection.cut()
+
+    def known(self, connection: Opened) -> None:
+        """Know that a peer has authenticated."""
+        self._strangers.pop(connection, None)
 
     def closed(self, connection: Opened) -> None:
         """Know of one that is open no longer."""
         self._open.pop(connection, None)
+        self._strangers.pop(connection, None)
         if not self._open and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 

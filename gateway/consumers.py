@@ -18,6 +18,7 @@ from ..storage.errors import OutOfBounds
 from ..storage.record import Record, record_runs
 from ..storage.recovery import end_offset_of
 from ..transport.messages import Topic
+from ..transport.names import is_name
 from .link import BrokerLink, TopicPlace
 from .reading import deleted, read
 
@@ -31,10 +32,15 @@ TAKEN_BYTES_MAX = 16 << 20
 
 
 async def positions(link: BrokerLink, topic: Topic, consumer: str) -> dict[int, int]:
-    """Where a consumer reads next, by partition: its offset, or the first record that there still is."""
+    """Where a consumer reads next, by partition: its offset, or the first record that there still is.
+
+    Raises UnknownGroup for a name that no consumer can have.
+    """
     try:
         group = await link.client.group(topic.name, consumer)
     except UnknownGroup:
+        if not is_name(consumer):
+            raise
         return {partition.partition: partition.first for partition in topic.partitions}
     cursors = {partition.partition: partition.cursor for partition in group.partitions}
     return {each.partition: max(cursors.get(each.partition, -1), each.first) for each in topic.partitions}

@@ -105,13 +105,13 @@ async def _at_time(link: BrokerLink, place: TopicPlace, time_ms: int) -> int:
 
 
 async def news(link: BrokerLink, places: list[TopicPlace], seconds: float) -> None:
-    """Wait until some topic of `places` differs from what they say, for so long at most."""
+    """Wait until some topic of `places` differs from what they say, for so long at most; below 0 counts as 0."""
     connection = link.driver.connection
     topics = {place.topic.topic: place.topic for place in places}
     known = [Known(id_, [partition.end for partition in topic.partitions]) for id_, topic in topics.items()]
     await link.driver.run(
         connection.ask(
-            lambda request: AskEnds(request, known, round(seconds * 1000)),
+            lambda request: AskEnds(request, known, max(round(seconds * 1000), 0)),
             Ends,
             deadline=connection.deadline() + seconds,
             what="waiting for records",

@@ -105,6 +105,8 @@ class HttpPath:
             self._check_page(scope, call)
             if not row.open:
                 call.principal = await principal_of(self._door.users, call.headers, _source(scope))
+                if CONNECTION in scope:
+                    scope[CONNECTION].known()
                 self._count(call)
             call.asked = _query(row, scope["query_string"])
             body = await self._body(row, call, receive, held)

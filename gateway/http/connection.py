@@ -46,6 +46,9 @@ READ_S = 60.0
 IDLE_S = 75
 """Between two requests."""
 
+STRANGER_S = 10.0
+"""Between two requests of a peer that has to authenticate, and has not."""
+
 OUT_BYTES_MAX = 256 << 10
 """Of an answer that waits in the socket before the rest waits."""
 
@@ -58,8 +61,10 @@ class HttpConnection(HttpToolsProtocol):
     Invariant: `_due` is when the peer has used up its time: NEVER while the door owes it an answer that it reads.
     """
 
-    def __init__(self, config: Config, state: ServerState, connections: Connections[HttpConnection]) -> None:
-        """It says to `connections` when it is open, and when it is not any more."""
+    def __init__(
+        self, config: Config, state: ServerState, connections: Connections[HttpConnection], *, stranger: bool = False
+    ) -> None:
+        """It says to `connections` when it is open, and when it is not any more. `stranger`: it has to authenticate."""
         super().__init__(config, state, {})
         self._connections = connections
         self._due = NEVER
@@ -68,6 +73,8 @@ class HttpConnection(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None
         self.part_bytes = 0  # of a stream, about to be written
         self._ended = False  # it lingers
+        self._stranger = stranger
+        self._rests = False  # a stranger, between two requests
 
     # -- asyncio ------------------------------------------------------------------------------------------
 
@@ -78,8 +85,8 @@ class HttpConnection(HttpToolsProtocol):
         self._connections.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._due == NEVER and (self.cycle is None or self.cycle.response_complete):
-            self._due = time.monotonic() + HEAD_S
+        if (self._due == NEVER or self._rests) and (self.cycle is None or self.cycle.response_complete):
+            self._due, self._rests = time.monotonic() + HEAD_S, False
         self._went_on = False
         super().data_received(data)
         self._idle_bytes = 0 if self._went_on else self._idle_bytes + len(data)
@@ -128,6 +135,14 @@ class HttpConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if not self._ended:
             super().on_response_complete()
+            if self._stranger and self._due == NEVER and self.cycle.response_complete:
+                self._due, self._rests = time.monotonic() + STRANGER_S, True
+
+    def known(self) -> None:
+        """Its peer has authenticated."""
+        if self._stranger:
+            self._stranger = False
+            self._connections.known(self)
 
     def end(self) -> None:
         """Close once the peer has read what was written."""

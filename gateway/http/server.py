@@ -31,6 +31,9 @@ from .streaming import SampledStats
 from .table import TABLE
 
 CONNECTIONS_MAX = 5_000
+STRANGERS_MAX = 1_000
+"""Connections of peers that have to authenticate and have not: the oldest makes room for a new one."""
+
 BODY_BYTES_LEAST = 32 << 20
 """A body may be so large, and larger where the largest record is."""
 
@@ -68,7 +71,9 @@ class HttpDoor:
         )  # fmt: skip
         self._config.load()
         self._state = ServerState()
-        self._connections: Connections[HttpConnection] = Connections(CONNECTIONS_MAX, every, REFUSAL)
+        self._connections: Connections[HttpConnection] = Connections(
+            CONNECTIONS_MAX, every, REFUSAL, None if users is None else STRANGERS_MAX
+        )
         tls = server_context(config.tls_certificate, config.tls_key, "http/1.1")
         self._listeners = Listeners(lambda: self._connections.accept(self._connected), tls, ("tcp", "tls"))
         self._sweep: asyncio.TimerHandle | None = None
@@ -85,7 +90,7 @@ class HttpDoor:
         return bound
 
     def _connected(self) -> HttpConnection:
-        return HttpConnection(self._config, self._state, self._connections)
+        return HttpConnection(self._config, self._state, self._connections, stranger=self.users is not None)
 
     def _look(self) -> None:
         """Cut off the connections that are overdue, and tell the time."""

@@ -9,9 +9,10 @@ Contract: all records of a run are taken, or none where one is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...broker.rights import Operation
 from ..appending import Appender
 from ..link import TopicPlace
 from .command import RespSession
@@ -26,24 +27,24 @@ Added = Callable[[Ticket], None]
 
 def append(
     session: RespSession, key: bytes, records: EntryColumns, ticket: type[Ticket], *, create: bool = True,
-    added: Added | None = None,
+    added: Added | None = None, needs: Sequence[Operation] = ("write",),
 ) -> Any:  # fmt: skip
-    """Append records to the topic of a key, which is made if `create`.
+    """Append records to the topic of a key, which is made if `create`. `needs`: all that the command will do to it.
 
     Returns Tickets, or a coroutine of them; or of nulls where the topic is not to be made. Raises CommandRefused,
     RecordTooLarge ...
     """
-    place = remembered(session, key, "write")
+    place = remembered(session, key, *needs)
     if place is not None and not _appender(session, place).jammed:
         return _take(session, place, records, ticket, added)
-    return _take_later(session, key, records, ticket, create, added, place)
+    return _take_later(session, key, records, ticket, create, added, place, needs)
 
 
 async def _take_later(
     session: RespSession, key: bytes, records: EntryColumns, ticket: type[Ticket], create: bool,
-    added: Added | None, place: TopicPlace | None,
+    added: Added | None, place: TopicPlace | None, needs: Sequence[Operation],
 ) -> Any:  # fmt: skip
-    place = place or await find(session, key, "write", create=create)
+    place = place or await find(session, key, *needs, create=create)
     if place is None:
         return Encoded(encode(None, session.version) * len(records.values))
     while _appender(session, place).jammed:

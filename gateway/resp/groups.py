@@ -28,7 +28,7 @@ from ..reading import append_time_ms, offset_at
 from .command import Command, RespSession, may
 from .entries import FIRST, EntryId, encoded, entry_id, following, id_text
 from .id_runs import id_runs
-from .names import group_of_name, worker_of_name
+from .names import group_of_name, topic_of_key, worker_of_name
 from .places import at, find, ranges_of
 from .read_options import ReadOptions, read_options
 from .refusals import SYNTAX, CommandRefused, whole
@@ -76,14 +76,16 @@ async def _create(session: RespSession, arguments: list[bytes]) -> Any:
             raise CommandRefused(SYNTAX)
     group = group_of_name(name)
     id_ = None if start == b"$" else entry_id(start, 0)
-    place, link = await find(session, key, "see", create=makes), session.door.link
+    place, link = await find(session, key, "see"), session.door.link
+    may(session, "manage", topic_of_key(key) if place is None else place.topic.name, group)
+    if place is None and makes:
+        place = await find(session, key, "see", create=True)
     if place is None:
         raise CommandRefused(
             "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM "
             "option to create an empty stream automatically."
         )
     topic = place.topic.name
-    may(session, "manage", topic, group)
     if any(each.name == group for each in await link.client.queues(topic)):
         raise CommandRefused("Consumer Group name already exists", "BUSYGROUP")
     await link.client.set_queue(topic, group, start="latest" if id_ is None else "earliest", **SETTINGS)
@@ -220,13 +222,10 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
     """Entries that the consumer has already, behind ids. Waits for nothing."""
     group, link, found = group_of_name(name), session.door.link, list[tuple[bytes, Any]]()
     most = min(options.most or LEASE_RECORDS_MAX, LEASE_RECORDS_MAX)
-    for key, text in zip(options.keys, options.ids, strict=True):
+    places = [await _readable(session, key, name) for key in options.keys]
+    for key, text, place in zip(options.keys, options.ids, places, strict=True):
         behind = None if text == b">" else following(entry_id(text, 0))
-        place = await find(session, key, "read")
         try:
-            if place is None:
-                raise no_group(key, name)
-            may(session, "read", place.topic.name, group)
             terms = _terms(place, group, consumer, most, REPLY_BYTES, options)
             if behind is None:
                 (taken,) = await take(link, [terms], 0.0)
@@ -243,6 +242,15 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
     if not found:
         return NULL_ARRAY
     return dict(found) if session.version >= 3 else found
+
+
+async def _readable(session: RespSession, key: bytes, name: bytes) -> TopicPlace:
+    """The place of a key whose group the session may read."""
+    place = await find(session, key, "read")
+    if place is None:
+        raise no_group(key, name)
+    may(session, "read", place.topic.name, group_of_name(name))
+    return place
 
 
 def _terms(

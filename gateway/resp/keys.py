@@ -36,10 +36,11 @@ async def type_(session: RespSession, arguments: list[bytes]) -> Any:
 
 async def delete(session: RespSession, arguments: list[bytes]) -> Any:
     """DEL."""
-    deleted = 0
-    for key in dict.fromkeys(arguments):
+    deleted, keys = 0, dict.fromkeys(arguments)
+    for key in keys:
+        may(session, "manage", topic_of_key(key))
+    for key in keys:
         name = topic_of_key(key)
-        may(session, "manage", name)
         if await _delete(session, name):
             deleted += 1
         elif numbered(key) is not None and isinstance(await find(session, key, "manage"), TopicPlace):

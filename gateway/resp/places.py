@@ -27,27 +27,35 @@ T = TypeVar("T")
 NO_KEY = CommandRefused("no such key")
 
 
-def remembered(session: RespSession, key: bytes, operation: Operation) -> TopicPlace | None:
+def remembered(session: RespSession, key: bytes, *operations: Operation) -> TopicPlace | None:
     """The place of a key as it was when the gateway last looked; None if it has not."""
     found = session.door.link.remembered(key)
     if found is not None:
-        may(session, operation, found.topic.name)
+        _may_all(session, operations, found.topic.name)
     return found
 
 
-async def find(session: RespSession, key: bytes, operation: Operation, *, create: bool = False) -> TopicPlace | None:
-    """The place of a key as it is now; None if there is no such topic, which `create` makes."""
+def _may_all(session: RespSession, operations: Iterable[Operation], topic: str) -> None:
+    for operation in operations:
+        may(session, operation, topic)
+
+
+async def find(session: RespSession, key: bytes, *operations: Operation, create: bool = False) -> TopicPlace | None:
+    """The place of a key as it is now; None if there is no such topic, which `create` makes.
+
+    The session has to be allowed each of `operations`: a command names all that it will do, before it does anything.
+    """
     link = session.door.link
     split = numbered(key)
     if split is not None:
         several = await link.topic(topic_of_key(split[0]))
         if several is not None and len(several.partitions) > 1:
-            may(session, operation, several.name)
+            _may_all(session, operations, several.name)
             if split[1] >= len(several.partitions):
                 raise CommandRefused(f"topic {several.name} has {len(several.partitions)} partitions, numbered from 0")
             return link.remember(key, TopicPlace(several, split[1]))
     name = topic_of_key(key)
-    may(session, operation, name)
+    _may_all(session, operations, name)
     topic = await link.topic(name)
     if topic is None and create:
         if not session.door.may_create:

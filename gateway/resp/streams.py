@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...broker.errors import UnknownTopic
+from ...broker.rights import Operation
 from ...transport.messages import DeleteRecords
 from ...transport.queue_messages import Counted
 from ..asking import ask
@@ -44,6 +45,9 @@ FEW_BYTES = 64 << 10
 WINDOW = 1_000
 """Entries read at a time where they are wanted from the last one on."""
 
+APPEND_AND_TRIM: tuple[Operation, ...] = ("write", "manage")
+"""What XADD with MAXLEN or MINID needs: both are asked for before anything is appended."""
+
 WAIT_S = 5.0
 """A question that waits for records is asked again after so long, so that those of closed connections end."""
 
@@ -75,12 +79,13 @@ def xadd(session: RespSession, shared: list[bytes], columns: list[Sequence[bytes
     if terms is not None and terms.limit is None:
         return _add_and_trim(session, key, records, terms, create)
     added = None if terms is None else partial(session.door.trims.added, session, key, terms, len(records.values))
-    return append(session, key, records, EntryTicket, create=create, added=added)
+    needs = ("write",) if terms is None else APPEND_AND_TRIM
+    return append(session, key, records, EntryTicket, create=create, added=added, needs=needs)
 
 
 async def _add_and_trim(session: RespSession, key: bytes, records: EntryColumns, terms: TrimTerms, create: bool) -> Any:
     """Add entries, and trim the stream when they are there."""
-    found = append(session, key, records, EntryTicket, create=create)
+    found = append(session, key, records, EntryTicket, create=create, needs=APPEND_AND_TRIM)
     tickets = found if isinstance(found, Tickets) else await found
     if not isinstance(tickets, Tickets):
         return tickets
@@ -217,7 +222,7 @@ async def _xread(
     block_s: float | None,
 ) -> Any:  # fmt: skip
     link, loop = session.door.link, asyncio.get_running_loop()
-    until = None if block_s is None else loop.time() + (block_s or float("inf"))
+    until = loop.time() + (0.0 if block_s is None else block_s or float("inf"))
     starts: dict[int, int] = {}  # by number of the stream, once it is known
     while True:
         places = [await find(session, key, "read") for key in keys]
@@ -233,11 +238,12 @@ async def _xread(
                 found.append((keys[number], Encoded(array(read_))))
         if found:
             return dict(found) if session.version >= 3 else found
-        if until is None or loop.time() >= until:
+        left_s = until - loop.time()  # read once: a second look may find that the time is up
+        if left_s <= 0.0:
             return NULL_ARRAY
         session.blocks(True)
         try:
-            await _wait(link, places, min(until - loop.time(), WAIT_S))
+            await _wait(link, places, min(left_s, WAIT_S))
         finally:
             session.blocks(False)
 

@@ -74,6 +74,7 @@ def test_an_embedded_broker_refuses_them_too(tmp_path: Path):
         ("POST", "/api/v1/queues/{}/messages", b'{"value": "x"}'),
         ("GET", "/api/v1/queues/{}/consumers/c/messages?timeout_ms=0", None),
         ("POST", "/api/v1/queues/hostile/consumers/{}/commit", b'{"next": {"0": 0}}'),
+        ("GET", "/api/v1/queues/hostile/consumers/{}/messages?timeout_ms=0", None),
         ("PUT", "/api/v1/topics/hostile/groups/{}", b"{}"),
         ("GET", "/topics/{}", None),
         ("GET", "/queues/hostile/{}", None),

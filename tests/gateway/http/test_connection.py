@@ -196,3 +196,61 @@ def test_requests_in_a_row_are_answered_in_a_row():
         assert not transport.is_closing()
 
     connected(check)
+
+
+# -- strangers -------------------------------------------------------------------------------------------------
+
+
+def strangers(check: Callable[[HttpConnection, Transport], Awaitable[None]]) -> None:
+    """Run a check over a connection whose peer has to authenticate."""
+
+    async def run() -> None:
+        config = Config(_answer, http=HttpConnection, ws="none", lifespan="off", log_config=None, access_log=False)
+        config.load()
+        connections: Connections[HttpConnection] = Connections(5, AllConnections(5), b"", 1)
+        connection, transport = HttpConnection(config, ServerState(), connections, stranger=True), Transport()
+        connection.connection_made(transport)
+        await check(connection, transport)
+        connection.connection_lost(None)
+        await asyncio.gather(*connection.tasks)
+
+    asyncio.run(run())
+
+
+def test_a_stranger_rests_for_a_shorter_time_than_one_that_has_authenticated():
+    async def check(connection: HttpConnection, transport: Transport) -> None:
+        connection.data_received(HEAD + b"content-length: 0\r\n\r\n")
+        await answered(transport)
+        assert due_within(connection, bounds.STRANGER_S)
+        connection.data_received(b"POST")
+        assert due_within(connection, bounds.HEAD_S)
+        connection._due -= 5.0
+        connection.data_received(b" /")
+        assert due_within(connection, bounds.HEAD_S - 5.0)
+        connection.data_received((HEAD + b"content-length: 0\r\n\r\n")[6:])
+        connection.known()
+        await answered(transport, 2)
+        assert connection._due == bounds.NEVER
+
+    strangers(check)
+
+
+def test_strangers_have_a_number_and_the_oldest_makes_room():
+    async def check(connection: HttpConnection, transport: Transport) -> None:
+        connections, config, state = connection._connections, connection.config, connection.server_state
+        second, other = HttpConnection(config, state, connections, stranger=True), Transport()
+        second.connection_made(other)
+        assert (transport.aborted, other.aborted) == (True, False)
+        second.known()
+        third, last = HttpConnection(config, state, connections, stranger=True), Transport()
+        third.connection_made(last)
+        assert (other.aborted, last.aborted) == (False, False)
+        third.connection_lost(None)
+        fourth, one_more = HttpConnection(config, state, connections, stranger=True), Transport()
+        fourth.connection_made(one_more)
+        assert not one_more.aborted
+        for each in (second, fourth):
+            each.connection_lost(None)
+        assert len(connections) == 1
+
+    strangers(check)
