@@ -4,8 +4,8 @@ Idea: a process beside the broker and its client, so that making text of a thous
 clients. It asks when it is asked, at most once a second however many scrape.
 
 Contract: `run` serves `GET /metrics` until SIGTERM or SIGINT; `ready` is called once, with the event that programs
-read. The broker may be restarted meanwhile: without it, `penstock_up` is 0. Raises what keeps it from serving. Memory:
-`CONNECTIONS` connections of `REQUEST_BYTES`, each closed after its answer or `PATIENCE_S`.
+read. The broker may be restarted meanwhile: without it, `penstock_up` is 0. Raises what keeps it from serving. Its
+connections are bounded (scrape_door.py).
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ from .clients.opening import open_connection
 from .exposition import CONTENT_TYPE, text
 from .gateway.listening import Listeners
 from .metrics import Look, metrics
+from .scrape_door import ScrapeDoor, answer_of
 from .storage.errors import Error
 from .transport.url import Url, parse
 
 SCHEMES = ("unix", "tcp")
 FRESH_S = 1.0
-REQUEST_BYTES = 8192
-CONNECTIONS = 32
-PATIENCE_S = 15.0
 
 
 class ExporterConfig(Struct, frozen=True, kw_only=True):
@@ -86,6 +84,14 @@ class Exporter:
                 self._text, self._until_s = text(found).encode(), time.monotonic() + FRESH_S
             return self._text
 
+    async def answer(self, method: bytes, path: bytes) -> bytes:
+        """The answer of a request."""
+        if method not in (b"GET", b"HEAD"):
+            return answer_of("405 Method Not Allowed", b"GET /metrics\n")
+        if path.partition(b"?")[0] != b"/metrics":
+            return answer_of("404 Not Found", b"the metrics are at /metrics\n")
+        return answer_of("200 OK", await self.scrape(), CONTENT_TYPE, whole=method == b"GET")
+
     async def _look(self) -> Look:
         client, config = self._client, self._config
         here = {
@@ -103,52 +109,6 @@ class Exporter:
         return Look(**here, took_s=took_s, stats=stats, topics=topics, groups=groups, queues=queues)
 
 
-class Scrape(asyncio.Protocol):
-    """One connection: one request, one answer."""
-
-    open = 0
-
-    def __init__(self, exporter: Exporter) -> None:
-        self._exporter = exporter
-        self._request = b""
-        self._answering: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Take the connection, unless there are too many."""
-        Scrape.open += 1
-        self._transport = transport
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, transport.abort)
-        if Scrape.open > CONNECTIONS:
-            transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        """Collect the request up to its empty line."""
-        if self._answering is None:
-            self._request += data
-            if b"\r\n\r\n" in self._request or len(self._request) > REQUEST_BYTES:
-                self._answering = asyncio.get_running_loop().create_task(self._answer())
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
-        Scrape.open -= 1
-        self._timer.cancel()
-
-    async def _answer(self) -> None:
-        method, path = (*self._request.partition(b"\r\n")[0].split(b" "), b"", b"")[:2]
-        if len(self._request) > REQUEST_BYTES:
-            status, body = "431 Request Header Fields Too Large", b"the request is too long\n"
-        elif method not in (b"GET", b"HEAD"):
-            status, body = "405 Method Not Allowed", b"GET /metrics\n"
-        elif path.partition(b"?")[0] != b"/metrics":
-            status, body = "404 Not Found", b"the metrics are at /metrics\n"
-        else:
-            status, body = "200 OK", await self._exporter.scrape()
-        kind = CONTENT_TYPE if status == "200 OK" else "text/plain"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        self._transport.write(head.encode() + (b"" if method == b"HEAD" else body))
-        self._transport.close()
-
-
 def run(config: ExporterConfig, ready: Callable[[dict[str, Any]], None]) -> None:
     """See the module. Raises InvalidUrl, InsecureListen, AddressInUse, CannotListen."""
     config.addresses()
@@ -162,7 +122,7 @@ async def _serve(config: ExporterConfig, ready: Callable[[dict[str, Any]], None]
     connection = open_connection(config.url, timeout=config.timeout_s, name="exporter", clock=time.monotonic)
     client = AsyncClient(AsyncDriver(connection))
     exporter = Exporter(client, config)
-    listeners = Listeners(lambda: Scrape(exporter))
+    listeners = Listeners(ScrapeDoor(exporter.answer).accept)
     try:
         bound = await listeners.open(config.addresses())
         calm_collector()

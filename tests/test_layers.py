@@ -62,7 +62,7 @@ ORDER = {
     "penstock": [
         *("storage", "transport", "broker", "clients", "gateway", "spark"),
         *("config", "config_default", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics"),
-        *("exporter", "tracing", "testing", "installed", "checkup", ""),
+        *("scrape_door", "exporter", "tracing", "testing", "installed", "checkup", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
     "penstock.storage": [
