@@ -210,6 +210,23 @@ def test_a_page_fits_and_its_text_has_contrast(chromium, url, scheme, width):
     context.close()
 
 
+@pytest.mark.parametrize("width", [1000, 1180, 1280, 1440, 1920])
+def test_no_table_of_the_overview_is_cut(chromium, url, client, width):
+    client.create_topic("customer-notifications-by-mail", if_missing=True)
+    client.commit_group("customer-notifications-by-mail", "reporting-nightly", {0: 0})
+    client.set_queue("customer-notifications-by-mail", "kitchen-and-deliveries")
+    context = chromium.new_context(base_url=url, viewport={"width": width, "height": 800})
+    page = context.new_page()
+    page.goto("/")
+    page.get_by_role("link", name="kitchen-and-deliveries").first.wait_for(timeout=SLOW_MS)
+    assert page.evaluate(CUT) == []
+    context.close()
+
+
+CUT = """[...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth)
+  .map((each) => each.getAttribute('aria-labelledby'))"""
+
+
 CONTRAST = """() => {
   const numbers = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
