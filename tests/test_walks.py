@@ -88,3 +88,27 @@ def test_a_page_can_be_followed_from_top_to_bottom(page: str, short_directory: s
     assert done.returncode == 0, done.stdout
     assert [said for said in SAID[page] if said not in done.stdout] == [], done.stdout
     assert page != "frameworks.md" or done.stdout.count("1 passed") == 2
+
+
+def test_the_commands_about_users_and_grants_run(short_directory: str):  # noqa: F811
+    """Those of access.md in their order, with keys that were made; tests/broker/test_curve.py has brokers with keys."""
+    shown, public = iter(("PUBLIC_B", "PUBLIC_A", "PUBLIC_C")), dict[str, str]()
+    blocks = [text for language, text in BLOCK.findall((ROOT / "docs" / "access.md").read_text()) if language == "sh"]
+    lines = [line.partition("  #")[0].strip() for text in blocks for line in text.splitlines()]
+    for line in lines:
+        if line.startswith("penstock serve") or "--url" in line:
+            continue
+        for name, key in public.items():
+            line = line.replace(name, key)
+        done = run(["bash", "-euc", line], short_directory)
+        assert done.returncode == 0, f"{line}: {done.stdout}"
+        if line.startswith("penstock key generate"):
+            public[next(shown)] = done.stdout.split()[-1]
+    assert len(public) == 3
+
+
+def test_the_commands_about_configuration_run(short_directory: str):  # noqa: F811
+    _, serves, typed = walked("configuration.md")
+    done = run(["bash", "-euo", "pipefail", "-c", "\n".join(typed)], short_directory)
+    assert (serves, done.returncode) == ([], 0), done.stdout
+    assert "data" in done.stdout
