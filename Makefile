@@ -4,7 +4,7 @@
 
 PY      := .venv/bin/python
 ARGS    ?=
-FOLDERS := storage transport broker clients gateway spark
+FOLDERS := storage transport broker clients gateway spark adapters
 
 .DEFAULT_GOAL := help
 .PHONY: help test smoke demo docs dist lock bench bench-full soak lint fmt type dev java chromium clean
@@ -60,7 +60,7 @@ fmt: dev ## write the asyncio twins, format and sort imports in place
 # Pyright sees the tree as the wheel lays it out: a copy with every folder under one import name.
 type: dev ## pyright on the tree as it is shipped
 	@rm -rf build/typed && mkdir -p build/typed
-	@cp -r penstock pyspark_penstock.py build/typed/ && cp -r $(FOLDERS) build/typed/penstock/
+	@cp -r penstock kombu_penstock.py pyspark_penstock.py build/typed/ && cp -r $(FOLDERS) build/typed/penstock/
 	$(PY) -m pyright --pythonpath $(PY)
 
 dev:

@@ -51,7 +51,8 @@ BELOW = {
     ],
     "penstock.spark": ["penstock.storage", "penstock.transport", "penstock.broker.errors", "penstock.clients"],
     "penstock.spark.examples": ["penstock"],  # programs of users, as they would write them
-    "pyspark_penstock": ["penstock.spark"],
+    "penstock.adapters": ["penstock.storage", "penstock.transport", "penstock.broker.errors", "penstock.clients"],
+    **{"pyspark_penstock": ["penstock.spark"], "kombu_penstock": []},
     "penstock": ["penstock"],
 }
 
@@ -60,7 +61,7 @@ ZMQ = ("raw_sockets", "zmq_socket", "zmq_curve", "zmq_serving", "zmq_connecting"
 # "" is whatever is not named.
 ORDER = {
     "penstock": [
-        *("storage", "transport", "broker", "clients", "gateway", "spark"),
+        *("storage", "transport", "broker", "clients", "gateway", "spark", "adapters"),
         *("config", "config_default", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics"),
         *("scrape_door", "exporter", "tracing", "testing", "installed", "checkup", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
@@ -114,6 +115,10 @@ ORDER = {
         *("free_addresses", "bell", "zmq_keys", "keys"),
         *("unix_connection", "unix_client", "unix_server", *ZMQ, "sockets", ""),
     ],
+    "penstock.adapters": [
+        *("celery.names", "celery.routing", "celery.link", "celery.deliveries", "celery.temporary", "celery.feeds"),
+        *("celery.channel", "celery.transport", "celery.table", "celery.results", "celery", ""),
+    ],
     "penstock.spark": [
         *("errors", "java", "jvm", "workers", "losses", "offsets", "options", "connection", "planning"),
         # the source
@@ -151,17 +156,8 @@ ORDER = {
         *("resp", "http", "console", "process", "__main__", ""),
     ],
     "penstock.gateway.http": [
-        *(
-            "problems",
-            "request_ids",
-            "strict_json",
-            "origins",
-            "authenticating",
-            "operation",
-            "shapes",
-            "formats",
-            "task_shapes",
-        ),
+        *("problems", "request_ids", "strict_json", "origins", "authenticating", "operation"),
+        *("shapes", "formats", "task_shapes"),
         *("wording", "openapi"),
         *("page", "arrow_bodies", "producing", "queues", "streaming", "tasks", "groups", "topics", "gateway", "table"),
         *("app", "connection", "server", ""),
@@ -279,6 +275,7 @@ ONLY_IN = {
 CORE = {"click", "cronsim", "msgpack", "msgspec", "numpy", "rich", "xxhash", "zmq"}
 FREE_OF_THE_CORE_RULE = [
     *("penstock.spark", "pyspark_penstock", "penstock.demo", "penstock.clients.testing", "penstock.cli.line_editor"),
+    *("penstock.adapters", "kombu_penstock"),
     # loaded once the libraries are known to be there
     *("penstock.gateway.http.app", "penstock.gateway.http.connection", "penstock.gateway.http.server"),
     "penstock.gateway.console.rendering",
@@ -288,7 +285,7 @@ FREE_OF_THE_CORE_RULE = [
 LOADED_BY_THE_FACE = ["penstock.spark", "penstock.spark.errors", "penstock.spark.java", "penstock.spark.jvm"]
 
 # Not inside the package, so that it has nothing to import relatively.
-OUTSIDE = ["penstock.spark.examples", "pyspark_penstock"]
+OUTSIDE = ["penstock.spark.examples", "pyspark_penstock", "kombu_penstock"]
 
 
 FOR_TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "

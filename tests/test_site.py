@@ -112,7 +112,7 @@ def test_links_follow_their_pages(tmp_path):
 
 
 def test_the_description_on_pypi_has_no_link_into_the_repository(tmp_path):
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "pyspark_penstock.py"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "kombu_penstock.py", "pyspark_penstock.py"):
         shutil.copy(ROOT / name, tmp_path)
     for folder in FOLDERS:
         (tmp_path / folder).symlink_to(ROOT / folder)

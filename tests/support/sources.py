@@ -15,9 +15,9 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("storage", "transport", "broker", "clients", "gateway", "spark", "penstock")
+FOLDERS = ("storage", "transport", "broker", "clients", "gateway", "spark", "adapters", "penstock")
 """The floors from the bottom up; `penstock` is the face. Everything shipped lives in one of them, but for the doors."""
-DOORS = ("pyspark_penstock.py",)
+DOORS = ("kombu_penstock.py", "pyspark_penstock.py")
 """Modules of the wheel outside of `penstock`, where other tools look for them."""
 
 HIDDEN = {"__pycache__", "build", "dist", "node_modules"}
