@@ -71,11 +71,12 @@ def verify(paths: tuple[Path, ...], output: Output) -> int:
 def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Output) -> int:
     """Repair the logs at PATHS as far as possible: indexes, snapshots, torn ends.
 
-    Damage to records stays, and is exit code 5, unless --accept-loss.
+    Damage to records stays, and is exit code 5, unless --accept-loss. Logs of a member of a cluster are refused.
     """
     from ..storage.repair import repair as repair_log
 
     found = places(paths)
+    found.check_alone()
     whole = True
     for log in found.logs:
         now_us = time.time_ns() // 1000

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .. import config as configuration
 from ..storage import layout
-from ..storage.data_directory import METADATA, TOPICS, TRASH, check_kinds, identify, metadata_path
+from ..storage.data_directory import METADATA, TOPICS, TRASH, check_alone, check_kinds, identify, metadata_path
 from ..storage.errors import Error
 from ..storage.files import Files
 
@@ -46,10 +46,16 @@ class Place(Struct, frozen=True):
 
 
 class Places(Struct):
-    """The logs found. `problems`: why data directories cannot be opened, by path."""
+    """The logs found. `problems`: why data directories cannot be opened, by path. `data`: those that logs are of."""
 
     logs: list[Place]
     problems: dict[str, Error]
+    data: set[str] = field(default_factory=set)
+
+    def check_alone(self) -> None:
+        """Raise ForeignDirectory where logs are of a cluster's member: it gets what it lacks from the others."""
+        for data in sorted(self.data - set(self.problems)):
+            check_alone(identify(Files(), data), data)
 
 
 def places(paths: tuple[Path, ...]) -> Places:
@@ -61,6 +67,7 @@ def places(paths: tuple[Path, ...]) -> Places:
         names: dict[Path, str] = {}
         for data in sorted(_data_directories(root, present)):
             names |= _catalogue(data)
+            found.data.add(str(data))
             if data == root:
                 found.problems |= _problems(data)
         logs = sorted(present | {each for each in names if each.is_relative_to(root)})

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import penstock
 import pytest
+from penstock.broker.cluster_config import ClusterConfig
+from penstock.broker.member.directory import take
 from penstock.cli import exits
+from penstock.storage.files import Files
 
 from .conftest import Cli
 
@@ -177,3 +180,15 @@ def test_a_catalogue_that_cannot_be_repaired_is_left_and_the_others_are(cli: Cli
     assert sorted(path for path in (data / "metadata").iterdir() if path.name != "lock") == [
         path for path in before if path.name != "lock"
     ]
+
+
+def test_logs_of_a_clusters_member_are_not_repaired(tmp_path: Path, cli: Cli) -> None:
+    data = tmp_path / "member"
+    data.mkdir()
+    take(Files(), str(data), None, ClusterConfig(name="c", node=2, peers={1: "ipc:///a", 2: "ipc:///b", 3: "ipc:///c"}))
+    log = next(data.glob("**/*.segment")).parent
+    for place in (data, log):
+        found = cli("log", "repair", str(place), "--accept-loss")
+        assert (found.code, found.out) == (exits.FAILED, "")
+        assert "of node 2 of cluster c" in found.err
+    assert cli("log", "verify", str(data)).code == exits.OK
