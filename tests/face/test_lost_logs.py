@@ -189,6 +189,6 @@ def test_logs_of_a_clusters_member_are_not_repaired(tmp_path: Path, cli: Cli) ->
     log = next(data.glob("**/*.segment")).parent
     for place in (data, log):
         found = cli("log", "repair", str(place), "--accept-loss")
-        assert (found.code, found.out) == (exits.FAILED, "")
+        assert (found.code, found.out) == (exits.FAILED, b"")
         assert "of node 2 of cluster c" in found.err
     assert cli("log", "verify", str(data)).code == exits.OK

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from support.processes import spawn
 
 TESTS = Path(__file__).resolve().parent.parent
 WAIT_S = 60.0
@@ -74,9 +75,10 @@ class CeleryWorker:
         environment = {**os.environ, "CELERY_SHOP_URL": str(app.conf.broker_url), "PYTHONPATH": paths}
         self.log = log
         with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
+            self.process = spawn(
+                command, signal.SIGTERM, env=environment, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
         try:
             self._wait_ready(app)
         except BaseException:
