@@ -98,6 +98,7 @@ def _most_of_streams(on: Subjects) -> dict[type, list[m.Request]]:
         m.DeleteRecords: [m.DeleteRecords(1, narrow, many)],
         m.ListDeleted: [m.ListDeleted(1, narrow, 0, 0, 3000)],
         **_lending(narrow),
+        **_cluster(),
         m.Trim: [m.Trim(1, wide, m.TrimRule.RECORDS, 0), m.Trim(1, wide, m.TrimRule.TIME, 1)],
     }  # fmt: skip
 
@@ -106,6 +107,10 @@ def _lending(topic: bytes) -> dict[type, list[m.Request]]:
     return {
         m.Lend: [m.Lend(1, topic, 0, 1, 0, 0)], m.Moved: [m.Moved(1)], m.GiveBack: [m.GiveBack(topic, 0, 1)],
     }  # fmt: skip
+
+
+def _cluster() -> dict[type, list[m.Request]]:
+    return {m.AskCluster: [m.AskCluster(1)], m.TransferLead: [m.TransferLead(1, 0)]}
 
 
 def _most_of_queues(on: Subjects) -> dict[type, list[m.Request]]:
@@ -221,5 +226,6 @@ def usual(on: Subjects) -> dict[type, list[m.Request]]:
         m.DeleteRecords: [m.DeleteRecords(1, narrow, [(0, number)]) for number in range(64)],
         m.ListDeleted: [m.ListDeleted(1, narrow, 0, 0, 3000)],
         **_lending(narrow),
+        **_cluster(),
         m.Trim: [m.Trim(1, narrow, m.TrimRule.OFFSET, number) for number in range(64)],
     }  # fmt: skip

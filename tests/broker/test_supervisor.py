@@ -177,7 +177,7 @@ def test_an_address_in_use_is_refused(serve: Serve, config: ServeConfig, tmp_pat
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"format": 2, "node": "a", "cluster": "b"}, "format 2"),
+        ({"format": 3, "node": "a", "cluster": "b"}, "format 3"),
         ({"format": 1}, "node"),
         ("not json", "cannot be read"),
     ],

@@ -169,9 +169,9 @@ def listing(root: Path) -> dict[str, bytes]:
 
 def test_a_directory_of_a_later_format_is_refused_and_left_as_it_was(then: Past):
     node = then.root / "data/node.json"
-    node.write_text(node.read_text().replace('"format":1', '"format":2'))
+    node.write_text(node.read_text().replace('"format":1', '"format":3'))
     before = listing(then.root / "data")
-    with pytest.raises(NewerFormat, match="format 2, this penstock reads up to 1: upgrade penstock"):
+    with pytest.raises(NewerFormat, match="format 3, this penstock reads up to 2: upgrade penstock"):
         then.connect()
     with pytest.raises(NewerFormat, match="upgrade penstock"):
         back_up(str(then.root / "data"), str(then.root / "backup"))

@@ -95,7 +95,7 @@ def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: 
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "photo.jpg").write_text("")
     (tmp_path / "newer").mkdir()
-    (tmp_path / "newer" / "node.json").write_text('{"format": 2, "node": "ab", "cluster": "cd", "more": 1}')
+    (tmp_path / "newer" / "node.json").write_text('{"format": 3, "node": "ab", "cluster": "cd", "more": 1}')
     taken = socket.create_server(("127.0.0.1", 0))
     port = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
     cases = [

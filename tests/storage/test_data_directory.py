@@ -96,8 +96,8 @@ def test_a_node_file_that_cannot_be_read_is_refused_and_left_alone(tmp_path: Pat
 
 
 def test_a_newer_format_is_refused_whatever_else_it_says(tmp_path: Path):
-    (tmp_path / "node.json").write_text(json.dumps({"format": 2, "shape": "unknown"}))
-    with pytest.raises(NewerFormat, match="format 2"):
+    (tmp_path / "node.json").write_text(json.dumps({"format": 3, "shape": "unknown"}))
+    with pytest.raises(NewerFormat, match="format 3"):
         identify(Files(), str(tmp_path))
 
 
