@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import signal
 import time
@@ -42,6 +43,8 @@ def command(data: Path | None, most: int | None, cluster: bool, spark: bool, out
     from ..demo.display import Display
     from ..demo.run import run
 
+    # The demo kills brokers and workers: what clients log of it is expected, and would be printed as warnings.
+    logging.getLogger("penstock.clients").addHandler(logging.NullHandler())
     if cluster:
         return _cluster(data, most, output)
 
