@@ -8,6 +8,7 @@
     DATA/metadata/   the log of the catalogue
     DATA/order/      of a member of a cluster: the order log
     DATA/topics/     <topic id>/<partition>/, one log each
+    DATA/staged/     of a member of a cluster: what it has fetched of a state that it lacks
     DATA/aside/      of a member of a cluster: logs that no entry of the order names
     DATA/trash/      deleted topics until they are removed
 
@@ -43,10 +44,11 @@ TOPICS = "topics"
 TRASH = "trash"
 ORDER = "order"
 ASIDE = "aside"
+STAGED = "staged"
 DOUBTS = "doubts"
 BOARD_FILE = "board.shared"
 _BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
-_OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, ASIDE, TOPICS, TRASH, DOUBTS})
+_OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, STAGED, ASIDE, TOPICS, TRASH, DOUBTS})
 
 
 class Identity(Struct, frozen=True, omit_defaults=True):

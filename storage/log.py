@@ -67,14 +67,18 @@ class LogWriter(LogTail):
         options: LogOptions | None = None,
         order: LogOrder,
         cache: SegmentCache | None = None,
+        start: LogEnd = NOTHING,
     ) -> LogWriter:
-        """A new log, durably there when this returns. Raises FileExistsError when there is one, StorageFull."""
+        """A new log, durably there when this returns. Raises FileExistsError when there is one, StorageFull.
+
+        `start`: the place that it begins behind, of another copy of this log.
+        """
         options = options or LogOptions()
         files.mkdir(path)
         if layout.live_segments(files.listdir(path))[0]:
             raise FileExistsError(f"there is a log in {path} already")
         size = max(min(options.allocate_bytes, options.segment_bytes), DATA_START)
-        cutting.begin_generation(files, path, log_id, NOTHING, 1, size=size, clean=True).close()
+        cutting.begin_generation(files, path, log_id, start, 1, size=size, clean=True).close()
         return cls.open(path, files=files, options=options, order=order, cache=cache)
 
     @classmethod
@@ -182,7 +186,7 @@ class LogWriter(LogTail):
         if self.must_cut:
             cutting.cut(self)
         if seq < self.written:
-            cutting.go_back(self, *self._place_behind(seq))
+            cutting.go_back(self, *self.place_behind(seq))
             cutting.cut(self)
 
     def cut_here(self) -> None:
@@ -193,8 +197,8 @@ class LogWriter(LogTail):
         self.must_cut, self.ready = True, False
         cutting.cut(self)
 
-    def _place_behind(self, seq: int) -> tuple[LogEnd, SegmentName]:
-        """The place after batch `seq`, and its segment. Raises Corrupt."""
+    def place_behind(self, seq: int) -> tuple[LogEnd, SegmentName]:
+        """The place after batch `seq`, which is here or the one before the first, and its segment. Raises Corrupt."""
         reader = self._own_reader()
         segment = reader.segment_of(seq)
         row = reader.row(seq) if seq >= segment.name.base_seq else None

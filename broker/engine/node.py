@@ -237,6 +237,10 @@ class Node:
         """Another node's batches stand in a log now, and are not committed."""
         self._registry.follow(history, batches)
 
+    def hold_files(self, held: bool) -> None:
+        """Whether another node copies the files of the logs, so that none is replaced or removed meanwhile."""
+        self._upkeep.held = held
+
     def flush(self, now: Now) -> list[LogWriter]:
         """Append everything proposed since the last flush, once per partition.
 

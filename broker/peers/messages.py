@@ -32,7 +32,7 @@ FRAME_BYTES_MAX = 65 << 20
 FRAME_BYTES_AIM = 1 << 20
 """A message takes no more Raft messages once its frames are this large."""
 
-DATA_KINDS = frozenset({Kind.APPEND, Kind.SNAPSHOT})
+DATA_KINDS = frozenset({Kind.APPEND, Kind.SNAPSHOT, Kind.PIECE})
 """What travels on the data socket: it may be long, and must not stand before votes, heartbeats and acknowledgements."""
 
 Node = Annotated[int, Meta(ge=1, le=255)]

@@ -97,7 +97,8 @@ class Change(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Kind(IntEnum):
-    """What a message is. STORED and APPLIED never leave the node: its surroundings hand them back to it."""
+    """What a message is. STORED and APPLIED never leave the node: its surroundings hand them back to it. SHIP and PIECE
+    are of the surroundings alone: the core never sees them."""
 
     APPEND = 1
     APPEND_ACK = 2
@@ -113,6 +114,8 @@ class Kind(IntEnum):
     READ_ACK = 12
     STORED = 13
     APPLIED = 14
+    SHIP = 15  # what a member asks for that catches up
+    PIECE = 16  # and what it gets
 
 
 class Message(msgspec.Struct, array_like=True):
@@ -126,6 +129,7 @@ class Message(msgspec.Struct, array_like=True):
     READ, READ_ACK   context of the reader; index that it must have applied
     STORED           index and log_term of the last entry of a write, and its snapshot
     APPLIED          entries that are applied
+    SHIP, PIECE      context: a message of a catch-up
     """
 
     kind: Kind

@@ -43,7 +43,7 @@ from .ready import Ready, ReadyQueue
 from .state import RaftOptions, RaftState, Role
 from .storage import Storage
 
-LOCAL = frozenset((Kind.STORED, Kind.APPLIED))
+LOCAL = frozenset((Kind.STORED, Kind.APPLIED, Kind.SHIP, Kind.PIECE))
 FROM_MEMBERS = core.ANSWERS | {Kind.READ_ACK}
 
 

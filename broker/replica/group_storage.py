@@ -19,19 +19,23 @@ from .errors import ReplicaDamaged
 
 if TYPE_CHECKING:
     from ...storage.promises import Promises
+    from .checkpoint import Checkpoint
     from .order_log import OrderLog
 
 
 class GroupStorage:
     """See the module."""
 
-    def __init__(self, order: OrderLog, promises: Promises, configuration: bytes) -> None:
-        """`configuration`: the members as of the last applied entry. Raises ReplicaDamaged."""
+    def __init__(self, order: OrderLog, promises: Promises, checkpoint: Checkpoint) -> None:
+        """`checkpoint`: the newest; its configuration is that of the last applied entry. Raises ReplicaDamaged."""
         if promises.damage:
             raise ReplicaDamaged(f"{promises.path} is damaged: this node may have voted where it cannot tell any more")
         self._order = order
         self._promises = promises
-        self._configuration = msgspec.msgpack.decode(configuration, type=ConfState)
+        self.checkpoint = checkpoint
+        self.floor = 0
+        """The last entry of which batches are gone that it only names, with the logs of a topic that was deleted."""
+        self._configuration = _members(checkpoint)
 
     def initial_state(self) -> tuple[Promise, ConfState]:
         """Its term is no lower than that of the last entry."""
@@ -57,8 +61,15 @@ class GroupStorage:
         return self._order.term(index)
 
     def entries(self, low: int, high: int, max_bytes: int) -> list[Entry] | None:
-        return self._order.entries(low, high, max_bytes)
+        return None if low <= self.floor else self._order.entries(low, high, max_bytes)
 
     def snapshot(self, at_least: int) -> Snapshot | None:
-        """None: the order log keeps all of its entries, so no member needs one."""
-        return None
+        """The newest checkpoint: a member that needs entries from before it is offered what it adds up to."""
+        found = self.checkpoint
+        if found.entry < max(at_least, self.floor):
+            return None
+        return Snapshot(found.entry, found.term, _members(found))
+
+
+def _members(checkpoint: Checkpoint) -> ConfState:
+    return msgspec.msgpack.decode(checkpoint.configuration, type=ConfState)

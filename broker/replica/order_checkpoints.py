@@ -4,7 +4,7 @@ Idea: after so many entries have been applied, all logs are synced up to their p
 saved. Opening walks from there.
 
 Contract: a checkpoint is never ahead of what is committed, durable and applied here. Files of a deleted topic go only
-behind it. Must not know Raft.
+behind it, and segments of the order log only below the older of the two that are kept. Must not know Raft.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 ENTRIES = 10_000
 """Entries between two checkpoints."""
 
+SEGMENTS = 4
+"""Segments of the order log that stay, for members that lag, though checkpoints cover them."""
+
 
 class Checkpointed(Protocol):
     """A replica, as far as a checkpoint concerns it."""
@@ -42,22 +45,24 @@ class Checkpointed(Protocol):
 class OrderCheckpoints:
     """The checkpoints of one replica. `configuration` is that of the last applied entry, as msgpack."""
 
-    def __init__(self, files: Files, store: MemberLogs, last: Checkpoint, *, every: int = ENTRIES) -> None:
+    def __init__(
+        self, files: Files, store: MemberLogs, last: Checkpoint, *, every: int = ENTRIES, keep: int = SEGMENTS
+    ) -> None:
         self.configuration = last.configuration
         self.entry = last.entry
+        self.held = False
+        """While another member fetches what a checkpoint names: no file goes."""
+        self._keep = keep
         self._files = files
         self._store = store
         self._cluster = last.cluster
         self._every = every
 
     def due(self, replica: Checkpointed) -> bool:
-        """Write a checkpoint if enough was applied since the last one; whether it did."""
-        if replica.places.entry - self.entry < self._every:
-            return False
-        self.save(replica)
-        return True
+        """Whether enough was applied since the last one."""
+        return replica.places.entry - self.entry >= self._every
 
-    def save(self, replica: Checkpointed) -> None:
+    def save(self, replica: Checkpointed) -> Checkpoint:
         """Write a checkpoint of what is applied. Raises StorageFull, Poisoned."""
         order, places, store = replica.order, replica.places, self._store
         entry = places.entry
@@ -69,20 +74,19 @@ class OrderCheckpoints:
         places.forget(gone)
         term = order.term(entry)
         assert term is not None
-        checkpoints.save(
-            self._files,
-            order.log.path,
-            order.log.log_id,
-            Checkpoint(
-                cluster=self._cluster,
-                entry=entry,
-                term=term,
-                checksum=order.checksum(entry),
-                commit=order.commit,
-                acked=word(order.log.generation, replica.prefix.entry),
-                configuration=self.configuration,
-                logs=[LogPlace(log_id, *place) for log_id, place in sorted(places.applied.items())],
-            ),
+        made = Checkpoint(
+            cluster=self._cluster,
+            entry=entry,
+            term=term,
+            checksum=order.checksum(entry),
+            commit=order.commit,
+            acked=word(order.log.generation, replica.prefix.entry),
+            configuration=self.configuration,
+            logs=[LogPlace(log_id, *place) for log_id, place in sorted(places.applied.items())],
         )
+        older = checkpoints.save(self._files, order.log.path, order.log.log_id, made)
         self.entry = entry
-        store.erase(entry)
+        if not self.held:
+            store.erase(entry)
+            store.retire(order.log, order.spent(older, self._keep))
+        return made

@@ -18,6 +18,7 @@ from ...storage.header import Stamp, stamp
 from ...storage.layout import word
 from ...storage.log import LogOptions, LogWriter
 from ...storage.reader import LogReader
+from ...storage.segment import reference
 from ..raft.messages import Entry, EntryKind
 from .entries import decode_entry, decode_flush, encode_entry
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from ...storage.files import Files
     from ...storage.plan import Appended
+    from ...storage.segment import SegmentRef
     from ...storage.tail import LogTail
 
 RECENT_BYTES = 4 << 20
@@ -88,9 +90,9 @@ class OrderLog:
             return recent.term
         if index == self.log.written:
             return self.log.term
-        self._reader.hear_of_cuts()
         if index == self.first_index() - 1:
-            return self._reader.start(0).term
+            return self.log.place_behind(index)[0].term
+        self._hear()
         if not self.first_index() <= index <= self.log.written:
             return None
         row = self._reader.row(index)
@@ -122,7 +124,7 @@ class OrderLog:
             raise OutOfBounds(f"the order log holds entries {self.first_index()} to {self.log.written}, not {index}")
 
     def _read(self, first: int, end: int, max_bytes: int) -> list[Entry]:
-        self._reader.hear_of_cuts()
+        self._hear()
         cursor, found, size = self._reader.cursor_at(first), list[Entry](), 0
         while size < max_bytes and (chunk := cursor.next(READ_BYTES, end - 1)) is not None:
             for batch in chunk.batches:
@@ -133,6 +135,12 @@ class OrderLog:
                 type_, data = decode_entry(batch.effects())
                 found.append(Entry(batch.seq, batch.term, bytes(data), EntryKind(type_)))
         return found
+
+    def _hear(self) -> None:
+        """Of cuts, and of segments that are gone."""
+        if self._reader.names != self.log.names:
+            self._reader.refresh()
+        self._reader.hear_of_cuts()
 
     # -- what the loop does -------------------------------------------------------------------------
 
@@ -146,11 +154,13 @@ class OrderLog:
         self._order.commit = max(self._order.commit, entry)
 
     def checksum(self, index: int) -> int:
-        """The header checksum of an entry. Raises OutOfBounds, Corrupt."""
+        """The header checksum of an entry, or of the one before the first. Raises OutOfBounds, Corrupt."""
         if index == self.log.written:
             return self.log.checksum
+        if index == self.first_index() - 1:
+            return self.log.place_behind(index)[0].checksum
         self._check(index)
-        self._reader.hear_of_cuts()
+        self._hear()
         row = self._reader.row(index)
         if row is None:
             raise Corrupt(f"entry {index} of {self.log.path} is damaged", path=self.log.path)
@@ -174,6 +184,12 @@ class OrderLog:
         for entry in entries:
             self._remember(entry)
         return has_cut
+
+    def spent(self, entry: int, keep: int) -> list[SegmentRef]:
+        """The segments that may go: wholly at or below `entry`, and beyond the newest `keep` segments."""
+        names = self.log.names
+        count = sum(1 for following in names[1 : max(len(names) - keep + 1, 0)] if following.base_seq - 1 <= entry)
+        return [reference(self.log.path, name) for name in names[:count]]
 
     def cut(self, index: int) -> None:
         """Take back every entry behind `index`, durably. Raises UnsafeCut, StorageFull, Poisoned."""

@@ -34,6 +34,7 @@ from ..raft.state import Role
 from .durable_prefix import DurablePrefix
 from .entries import Flush, NamedBatch, batches_of, encode_flush
 from .errors import ReplicaBroken
+from .exchange import Exchange
 from .order_checkpoints import OrderCheckpoints
 from .places import LogRow
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from ..raft.node import RaftNode
     from ..raft.ready import Ready
     from ..rights import Principal
+    from .checkpoint import Checkpoint
     from .group_storage import GroupStorage
     from .held_answers import HeldAnswers
     from .order_log import OrderLog
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
 
 ANYWHERE = (Hello, Ping, Stats, AskCluster, TransferLead)
 """What a member answers that does not lead."""
+
+CATCH_UP = (Kind.SHIP, Kind.PIECE)
+"""Messages that are not the core's."""
 
 UNCOMMITTED_BYTES = 256 << 20
 """Of entries that are proposed and not applied: beyond it, the leader lets clients wait."""
@@ -116,11 +121,18 @@ class Replica:
         self._waiting: deque[Unacknowledged] = deque()
         self._opened_term = 0  # the term of this node in which an entry of its own was applied
         self._dirty: dict[LogWriter, None] = {}
+        files, (data, _, _) = order.log.files, order.log.path.rpartition("/")
+        self.exchange = Exchange(self, files, data, send, order.log.options)
 
     # -- what comes in ------------------------------------------------------------------------------
 
     def step(self, message: Message, bodies: Bodies | None = None) -> None:
         """Take a message of a peer. An append without the batches that it needs is dropped, as if lost."""
+        if message.kind in CATCH_UP:
+            self.exchange.take(message, bodies or {})
+            return
+        if message.kind is Kind.SNAPSHOT and self.exchange.takes_offer(message):
+            return
         if bodies:
             self._bodies.update(bodies)
         if message.kind is not Kind.APPEND or all(map(self._has_bodies, message.entries)):
@@ -129,6 +141,7 @@ class Replica:
     def tick(self) -> None:
         """One tick of time."""
         self.core.tick()
+        self.exchange.tick()
 
     def receive(self, peer: Peer, message: Any, payload: Payload, now: Now, principal: Principal | None = None) -> None:
         """Take a request of a client. Without an office, all but a few are refused with where the leader is."""
@@ -157,7 +170,8 @@ class Replica:
         self._work(now)
         self.node.tick(now)
         self._bodies.clear()
-        self._checkpoints.due(self)
+        if self._checkpoints.due(self):
+            self.checkpoint()
 
     def synced(self, now: Now) -> None:
         """Logs became durable: acknowledge, and apply what that commits."""
@@ -198,7 +212,7 @@ class Replica:
                 self._storage.keep(ready.promise)
             self._write(ready.entries)
             for message in ready.messages:
-                self._send(message, self._named(message))
+                self._put(message)
             if ready.responses:
                 self._waiting.append(Unacknowledged(self.order.last_index(), ready.responses))
             for state in ready.reads:
@@ -220,6 +234,7 @@ class Replica:
             if self.node.leads:
                 self.node.resign()
             self._answers.drop()
+            self.exchange.shipping.end_all()
             self._replicated.leading = leading
             self._replicated.take()
         if (role := (core.leader, core.term)) != self._role:
@@ -313,21 +328,29 @@ class Replica:
             raise ReplicaBroken(f"batch {row.seq} of log {row.log_id.hex()} did not come with its entry")
         return body
 
-    def _named(self, message: Message) -> list[bytes]:
-        """The batches that a message's entries only name, in order."""
-        if message.kind is not Kind.APPEND:
-            return []
-        return [
-            self._read(row)
-            for entry in message.entries
-            for _, row in batches_of(entry.kind, entry.data)
-            if not row.position
-        ]
+    def _put(self, message: Message) -> None:
+        """Send a message, with the batches that its entries only name. One whose batches are gone is not sent: its
+        receiver is offered what they add up to."""
+        bodies: list[bytes] = []
+        for entry in message.entries if message.kind is Kind.APPEND else ():
+            for _, row in batches_of(entry.kind, entry.data):
+                if row.position:
+                    continue
+                body = self._read(row)
+                if body is None:
+                    self._storage.floor = max(self._storage.floor, entry.index)
+                    self.core.report_unreachable(message.to)
+                    return
+                bodies.append(body)
+        self.exchange.sends(message)
+        self._send(message, bodies)
 
-    def _read(self, row: NamedBatch) -> bytes:
-        """A batch from its log; empty where its log is gone, which the receiver takes for a lost message."""
+    def _read(self, row: NamedBatch) -> bytes | None:
+        """A batch from its log; None where retention, or the deletion of its topic, took it."""
         history = self.node.history_of(row.log_id)
-        return b"" if history is None else history.log.batch_at(row.seq)
+        if history is None or row.seq < history.log.names[0].base_seq:
+            return None
+        return history.log.batch_at(row.seq)
 
     # -- acknowledging and applying -----------------------------------------------------------------
 
@@ -373,9 +396,15 @@ class Replica:
             configuration: ConfState = self.core.apply_change(change, entry.index)
             self._checkpoints.configuration = msgspec.msgpack.encode(configuration)
 
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> Checkpoint:
         """Write a checkpoint now. Raises StorageFull, Poisoned."""
-        self._checkpoints.save(self)
+        self._storage.checkpoint = self._checkpoints.save(self)
+        return self._storage.checkpoint
+
+    def hold(self, held: bool) -> None:
+        """Whether a member fetches what the newest checkpoint names, so that no file of it may go."""
+        self._checkpoints.held = held
+        self.node.hold_files(held)
 
     # -- the end ------------------------------------------------------------------------------------
 
@@ -393,5 +422,6 @@ class Replica:
 
     def abandon(self) -> None:
         """Let go of everything as a killed process would: another replica is opened over the files."""
+        self.exchange.close()
         for log in [self.order.log, *self.node.logs]:
             log.close(clean=False)

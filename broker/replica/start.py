@@ -18,8 +18,9 @@ from ..raft.state import RaftOptions
 from .errors import ReplicaDamaged
 from .group_storage import GroupStorage
 from .held_answers import HeldAnswers
+from .installing import install
 from .opening import OpenedOrder, open_order
-from .order_checkpoints import ENTRIES, OrderCheckpoints
+from .order_checkpoints import ENTRIES, SEGMENTS, OrderCheckpoints
 from .order_log import OrderLog
 from .replica import Publish, Replica, Send
 from .replicated import Replicated
@@ -42,6 +43,7 @@ def open_files(
     """
     if not files.exists(f"{data}/{PROMISES}"):
         raise ReplicaDamaged(f"{data}/{PROMISES} is gone: this node may have voted where it cannot tell any more")
+    install(files, data, ids.order, options)
     path = f"{data}/{ORDER}"
     order = OrderLog(path, files, log_id=ids.order, options=options, suspect=path in suspect)
     try:
@@ -65,13 +67,14 @@ def start(
     on_role: Callable[[int, int], None] = lambda leader, term: None,
     publish: Publish = lambda logs: None,
     checkpoint_every: int = ENTRIES,
+    order_segments: int = SEGMENTS,
 ) -> Replica:
     """A member over files that were opened. `store` makes the node's store over the order of its logs.
 
     `options.applied` is set here. Raises what opening a node does.
     """
     replicated = Replicated(opened.places)
-    storage = GroupStorage(opened.order, promises, opened.checkpoint.configuration)
+    storage = GroupStorage(opened.order, promises, opened.checkpoint)
     core = RaftNode(replace(options, applied=opened.places.entry), storage)
     logs = store(replicated)
     logs.places = opened.places
@@ -85,7 +88,13 @@ def start(
         now=now,
         may_lead=lambda: bool(lead) and lead[0].may_lead(),
     )
-    checkpoints = OrderCheckpoints(opened.order.log.files, logs, opened.checkpoint, every=checkpoint_every)
+    checkpoints = OrderCheckpoints(
+        opened.order.log.files,
+        logs,
+        opened.checkpoint,
+        every=checkpoint_every,
+        keep=order_segments,
+    )
     replica = Replica(
         node,
         core,

@@ -40,7 +40,7 @@ from support.engine import START_US, MemoryPort
 from support.writeback import WritebackFiles
 
 DATA = "data"
-OPTIONS = LogOptions(segment_bytes=64 << 10, allocate_bytes=4 << 10)
+OPTIONS = LogOptions(segment_bytes=8 << 10, allocate_bytes=4 << 10)
 ELECTION_TICKS = 10
 FULL = 100
 """Checks of the invariants between two that compare everything."""
@@ -110,7 +110,7 @@ class Member:
             opened, lambda order: MemberStore(self.files, promises, order), self.port, promises=promises,
             randomness=chance.randbytes, config=config, options=options, now=self.now,
             send=self._send, on_role=lambda leader, term: self.roles.append((leader, term)),
-            checkpoint_every=self.shard.checkpoint_every,
+            checkpoint_every=self.shard.checkpoint_every, order_segments=self.shard.order_segments,
         )  # fmt: skip
 
     def _send(self, message: Message, bodies: list[bytes]) -> None:
@@ -147,13 +147,15 @@ class Member:
 class Shard:
     """Members and the network between them."""
 
-    def __init__(self, seed: int, *, size: int = 3, checkpoint_every: int = 8) -> None:
+    def __init__(self, seed: int, *, size: int = 3, checkpoint_every: int = 8, order_segments: int = 1) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.numbers = list(range(1, size + 1))
         self.ids = ids_of("simulated", self.numbers)
         self.checkpoint_every = checkpoint_every
+        self.order_segments = order_segments
         self.now_s = 0.0
+        self.closed: set[Member] = set()  # by an error: to be opened anew
         self.network: list[tuple[Message, dict[tuple[bytes, int, int], bytes]]] = []
         self.cut: set[tuple[int, int]] = set()  # from and to: nothing gets through
         self.members = {number: Member(self, number) for number in self.numbers}
@@ -191,8 +193,9 @@ class Shard:
             member.touched = True
             try:
                 what(member.replica)
-            except Error:
-                self.count("closed by an error")
+            except Error as error:
+                self.count("installs" if "is staged" in error.message else "closed by an error")
+                self.closed.add(member)
                 member.replica = None
 
     def begin(self, member: Member) -> None:
@@ -227,6 +230,10 @@ class Shard:
         """Quiet rounds: all members tick, take turns and sync, all messages arrive in order."""
         for _ in range(count):
             self.now_s += 0.1
+            for member in list(self.closed):
+                if member.replica is None:
+                    self.begin(member)
+                self.closed.discard(member)
             for member in self.members.values():
                 if tick:
                     self.guard(member, lambda replica: replica.tick())
@@ -342,7 +349,8 @@ class Invariants:
     def _committed(self, member: Member, replica: Replica) -> None:
         """What is applied is the same everywhere."""
         applied = replica.places.entry
-        for index in range(self._compared.get(replica, max(0, applied - 20)) + 1, applied + 1):
+        first = max(self._compared.get(replica, applied - 20) + 1, replica.order.first_index(), 1)
+        for index in range(first, applied + 1):
             term = replica.order.term(index)
             found = (term or 0, replica.order.checksum(index))
             known = self.committed.setdefault(index, found)

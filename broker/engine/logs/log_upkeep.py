@@ -34,6 +34,8 @@ class LogUpkeep:
         self._pending: dict[History[Any], tuple[int, int, bytes]] = {}  # snapshots that are not saved yet
         self._needed: WeakKeyDictionary[Partition, tuple[int, int]] = WeakKeyDictionary()  # see needed
         self.failed_snapshots = 0
+        self.held = False
+        """While another node copies the files: none of them is replaced or removed."""
 
     def advanced(self, history: History[Any]) -> bool:
         """More of a log is committed: file a part, take a snapshot after so much. Returns whether that was due."""
@@ -51,7 +53,7 @@ class LogUpkeep:
 
         While there are large parts to be filed they go first, one at each call.
         """
-        is_due = history not in self._pending and history.committed.seq > history.snapshot_seq
+        is_due = not self.held and history not in self._pending and history.committed.seq > history.snapshot_seq
         if is_due and not self._filing.step(history):
             self._filing.named(history)
             self._pending[history] = history.snapshot()
@@ -72,7 +74,7 @@ class LogUpkeep:
     def save(self, history: History[Any]) -> None:
         """Save the snapshot that waits, if there is one and what it covers is durable."""
         seq, term, body = self._pending.get(history, (0, 0, b""))
-        if not body or history.log.durable < seq:
+        if self.held or not body or history.log.durable < seq:
             return
         del self._pending[history]
         try:
@@ -92,7 +94,7 @@ class LogUpkeep:
     def unlink(self, partition: Partition) -> bool:
         """Give the store the segments that may go. Returns whether there were any."""
         log, store = partition.log, self._registry.store
-        gone = log.expired(min(store.covered(log), self.needed(partition) - 1))
+        gone = [] if self.held else log.expired(min(store.covered(log), self.needed(partition) - 1))
         if gone:
             store.retire(log, gone)
         return bool(gone)

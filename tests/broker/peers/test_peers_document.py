@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 from penstock.broker.peers import messages, outbox
+from penstock.broker.replica import catching_up, shipping
+from penstock.broker.replica import catchup_messages as cm
 
 TEXT = Path(messages.__file__).with_name("PEERS.md").read_text()
 HEADING = re.compile(r"^#### (\d+) (\w+)$", re.MULTILINE)
@@ -28,4 +30,16 @@ def test_the_limits_are_on_the_page() -> None:
     assert f"| Raft messages in one message | {messages.MESSAGES_MAX} |" in TEXT
     assert f"once it has | {messages.FRAME_BYTES_AIM >> 20} MiB |" in TEXT
     assert f"then messages are dropped | {outbox.WAITING_BYTES_MAX >> 20} MiB |" in TEXT
-    assert {kind.name for kind in messages.DATA_KINDS} == {"APPEND", "SNAPSHOT"}
+    assert {kind.name for kind in messages.DATA_KINDS} == {"APPEND", "SNAPSHOT", "PIECE"}
+
+
+def test_the_messages_of_a_catch_up_are_on_the_page() -> None:
+    asked = (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)
+    for kind in (*asked, cm.Manifest, cm.ShippedBatches, cm.FilePiece, cm.Withdrawn):
+        line = next(each for each in TEXT.splitlines() if f"| {kind.__name__} |" in each)
+        assert line.startswith(f"| {kind.__struct_config__.tag} |")
+        assert all(field in line for field in kind.__struct_fields__)
+    assert f"A piece is {cm.PIECE_BYTES >> 20} MiB" in TEXT
+    assert f"again after {catching_up.RETRY_TICKS} ticks" in TEXT
+    assert f"sends {shipping.TICK_BYTES >> 20} MiB a tick" in TEXT
+    assert f"silent for {shipping.QUIET_TICKS}" in TEXT

@@ -1,0 +1,155 @@
+"""A replica's part in catch-ups: as leader it hands its state out, as a member that lags it fetches one.
+
+Idea: the Raft core says which member needs what the order no longer has, by a SNAPSHOT that names an entry: an offer.
+The member then asks, and the leader answers (catching_up.py, shipping.py), in messages of their own kinds beside
+Raft's.
+
+Contract: only a leader whose office may open hands anything out. An offer that leads to nothing is reported to the
+core, which makes another. Raises ReplicaBroken once a state is staged: opening installs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ...storage.errors import Corrupt, InvalidBatch
+from ..raft.messages import Kind, Message
+from . import catchup_messages as cm
+from .catching_up import CatchUp
+from .errors import ReplicaBroken
+from .places import START
+from .shipping import Shipping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...storage.files import Files
+    from ...storage.log import LogOptions, LogWriter
+    from ...storage.recovery import LogEnd
+    from ..engine.node import Node
+    from ..raft.node import RaftNode
+    from .checkpoint import Checkpoint
+    from .order_log import OrderLog
+    from .places import Places
+
+
+class Exchanging(Protocol):
+    """A replica, as far as a catch-up concerns it."""
+
+    node: Node
+    core: RaftNode
+    order: OrderLog
+    places: Places
+
+    def logs(self) -> list[LogWriter]:
+        """Every open log but the order log."""
+        ...
+
+    def may_lead(self) -> bool:
+        """Whether this node leads, and an entry of its term is applied."""
+        ...
+
+    def checkpoint(self) -> Checkpoint:
+        """Write a checkpoint now."""
+        ...
+
+    def hold(self, held: bool) -> None:
+        """Whether files must stay."""
+        ...
+
+
+class Exchange:
+    """See the module."""
+
+    def __init__(
+        self, replica: Exchanging, files: Files, data: str, send: Callable[[Message, list[bytes]], None],
+        options: LogOptions | None = None,
+    ) -> None:  # fmt: skip
+        self._replica = replica
+        self._send = send
+        self.shipping = Shipping(self._put_piece, replica.hold, self._ended)
+        self.catching_up = CatchUp(
+            files, data, replica.order.log.log_id, own=self._own, ask=self._put_ask, options=options
+        )
+
+    def tick(self) -> None:
+        """Time passed."""
+        self.shipping.tick()
+        self.catching_up.tick()
+
+    def sends(self, message: Message) -> None:
+        """A message of the core leaves."""
+        if message.kind is Kind.SNAPSHOT:
+            self.shipping.offered(message.to)
+
+    def takes_offer(self, message: Message) -> bool:
+        """Whether a SNAPSHOT is an offer that is taken up; the core answers all others."""
+        snapshot, core = message.snapshot, self._replica.core
+        if snapshot is None or message.term != core.term or not self._lacks(snapshot.index, snapshot.term):
+            return False
+        self.catching_up.begin(message.sender)
+        return True
+
+    def _lacks(self, entry: int, term: int) -> bool:
+        replica = self._replica
+        return entry > replica.core.committed and replica.order.term(entry) != term
+
+    def take(self, message: Message, bodies: Mapping[tuple[bytes, int, int], bytes]) -> None:
+        """A SHIP or a PIECE of another member. Raises ReplicaBroken, StorageFull, Poisoned."""
+        try:
+            said = cm.decode(message.context)
+        except InvalidBatch:
+            return
+        if isinstance(said, (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)):
+            self._asked(message.sender, said)
+        else:
+            self._got(message.sender, said, [body for _, body in sorted(bodies.items())])
+
+    def _asked(self, member: int, said: cm.Asked) -> None:
+        replica = self._replica
+        if not replica.may_lead():
+            return
+        if isinstance(said, cm.AskManifest):
+            found = replica.checkpoint()
+            time_us = replica.order.log.place_behind(found.entry)[0].time_us
+            self.shipping.begin(member, found, time_us, replica.logs())
+        elif isinstance(said, cm.Staged):
+            self.shipping.end(member)
+            replica.core.report_snapshot(member, installed=True)
+        else:
+            self.shipping.asked(member, said)
+
+    def _got(self, member: int, said: cm.Shipped, batches: list[bytes]) -> None:
+        if isinstance(said, cm.Manifest) and said.entry <= self._replica.core.committed:
+            self.catching_up.end()  # the order itself has come this far meanwhile
+        elif self.catching_up.take(member, said, batches):
+            raise ReplicaBroken("a state that this member lacks is staged: it is installed when the replica is opened")
+
+    def _own(self, shipped: cm.ShippedLog) -> LogEnd | None:
+        """The place in a log of ours up to which all is applied, so the same everywhere."""
+        history = self._replica.node.history_of(shipped.log_id)
+        if history is None:
+            return None
+        try:
+            return history.log.place_behind(self._replica.places.applied.get(shipped.log_id, START)[0])[0]
+        except Corrupt:
+            return None
+
+    def _put_ask(self, leader: int, asked: cm.Asked) -> None:
+        self._put(Kind.SHIP, leader, cm.encode(asked), ())
+
+    def _put_piece(self, member: int, shipped: cm.Shipped, batches: Sequence[bytes]) -> None:
+        self._put(Kind.PIECE, member, cm.encode(shipped), batches)
+
+    def _put(self, kind: Kind, to: int, context: bytes, batches: Sequence[bytes]) -> None:
+        node = self._replica.core.status().node
+        self._send(Message(kind, to, node, context=context), list(batches))
+
+    def _ended(self, member: int) -> None:
+        self._replica.core.report_snapshot(member, installed=False)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self.shipping.end_all()
+        self.catching_up.end()

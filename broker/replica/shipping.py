@@ -1,0 +1,223 @@
+"""The leader's side of a catch-up: hands out the state at one entry, one piece for each question.
+
+Idea: the manifest is made from a checkpoint of this moment. While a member fetches what it names, nothing of it goes:
+snapshots, segments, runs and the order behind the checkpoint stay (`held`). A member that is silent for `QUIET_TICKS`
+has it no longer.
+
+Contract: reads only what is committed. What leaves in one tick is bounded, so that shipping does not displace the
+shard's own work; a piece is bounded by `PIECE_BYTES` or one batch. Whatever cannot be read any more is withdrawn, and
+the member asks for another manifest. Must not know Raft, or what batches mean.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...storage import layout, runs, snapshots
+from ...storage.data_directory import METADATA
+from ...storage.errors import StorageError
+from ...storage.reader import LogReader
+from .catchup_messages import (
+    PIECE_BYTES,
+    AskBatches,
+    AskFile,
+    FilePiece,
+    LogStart,
+    Manifest,
+    Shipped,
+    ShippedBatches,
+    ShippedFile,
+    ShippedLog,
+    Withdrawn,
+)
+
+if TYPE_CHECKING:
+    from ...storage.files import Files
+    from ...storage.log import LogWriter
+    from .checkpoint import Checkpoint
+
+QUIET_TICKS = 100
+"""Without a question of a member, its manifest is withdrawn."""
+
+OFFER_TICKS = 20
+"""Without a question after an offer, the offer has failed."""
+
+TICK_BYTES = 4 << 20
+"""What may leave in one tick, to all members together; one piece may exceed it."""
+
+SendPiece = Callable[[int, Shipped, Sequence[bytes]], None]
+"""Send a message of a catch-up to a member, with batches."""
+
+
+class Shipment:
+    """What one member fetches."""
+
+    def __init__(self, manifest: Manifest, logs: dict[bytes, LogWriter]) -> None:
+        self.manifest = manifest
+        self.by_id = {each.log_id: each for each in manifest.logs}
+        self.quiet = 0
+        self._places = {log_id: (log.path, log.files, log.generation) for log_id, log in logs.items()}
+        self._reader: LogReader | None = None
+
+    def batches(self, ask: AskBatches) -> list[bytes]:
+        """The next batches of a log, at least one. Raises StorageError, OSError."""
+        shipped = self.by_id[ask.log_id]
+        chunk = self._open(shipped).cursor_at(ask.seq + 1).next(PIECE_BYTES, shipped.seq)
+        return [] if chunk is None else [bytes(batch.buffer) for batch in chunk.batches]
+
+    def _open(self, shipped: ShippedLog) -> LogReader:
+        path, files, generation = self._places[shipped.log_id]
+        if self._reader is None or self._reader.path != path:
+            self.close()
+            end = layout.word(generation, shipped.seq)
+            self._reader = LogReader(path, files, limit=lambda: end, log_id=shipped.log_id)
+        return self._reader
+
+    def file(self, ask: AskFile) -> bytes:
+        """A piece of a file. Raises OSError."""
+        path, files, _ = self._places[ask.log_id]
+        with files.open(f"{path}/{ask.name}") as file:
+            return bytes(file.pread(PIECE_BYTES, ask.position))
+
+    def has(self, ask: AskBatches | AskFile) -> bool:
+        """Whether the manifest names what is asked for."""
+        shipped = self.by_id.get(ask.log_id)
+        if ask.entry != self.manifest.entry or shipped is None:
+            return False
+        if isinstance(ask, AskBatches):
+            return shipped.start.seq <= ask.seq < shipped.seq
+        return any(file.name == ask.name and ask.position < file.size for file in shipped.files)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+class Shipping:
+    """All shipments of a leader. `hold` is told whether files must stay, `ended` of members that fell silent."""
+
+    def __init__(self, send: SendPiece, hold: Callable[[bool], None], ended: Callable[[int], None]) -> None:
+        self._send = send
+        self._hold = hold
+        self._ended = ended
+        self._shipments: dict[int, Shipment] = {}
+        self._offers: dict[int, int] = {}  # to members, and how many ticks ago
+        self._asked: deque[tuple[int, AskBatches | AskFile]] = deque()
+        self._left = TICK_BYTES
+        self.shipped_bytes = 0
+
+    def entry(self) -> int | None:
+        """The lowest entry whose manifest is out; None without any."""
+        return min((each.manifest.entry for each in self._shipments.values()), default=None)
+
+    def offered(self, member: int) -> None:
+        """A member was told that there is a state for it."""
+        self._offers[member] = 0
+
+    def begin(self, member: int, checkpoint: Checkpoint, time_us: int, logs: Iterable[LogWriter]) -> None:
+        """Send a member the manifest of a checkpoint that was just made. Raises StorageError."""
+        self.end(member)
+        self._offers.pop(member, None)
+        self._hold(True)
+        by_id = {log.log_id: log for log in logs}
+        places = checkpoint.places()
+        named = [_shipped(by_id[log_id], *places[log_id]) for log_id in places if log_id in by_id]
+        manifest = Manifest(checkpoint.entry, msgspec.msgpack.encode(checkpoint), time_us, named)
+        self._shipments[member] = Shipment(manifest, by_id)
+        self._send(member, manifest, ())
+
+    def asked(self, member: int, ask: AskBatches | AskFile) -> None:
+        """A member asks for a piece."""
+        shipment = self._shipments.get(member)
+        if shipment is None or not shipment.has(ask):
+            self._send(member, Withdrawn(ask.entry), ())
+            return
+        shipment.quiet = 0
+        self._asked.append((member, ask))
+        self._work()
+
+    def tick(self) -> None:
+        """Time passed: more may leave, and members that are silent lose their manifests."""
+        self._left = min(self._left + TICK_BYTES, TICK_BYTES)
+        for member in list(self._offers):
+            self._offers[member] += 1
+            if self._offers[member] > OFFER_TICKS:
+                del self._offers[member]
+                self._ended(member)
+        for member, shipment in list(self._shipments.items()):
+            shipment.quiet += 1
+            if shipment.quiet > QUIET_TICKS:
+                self.end(member)
+                self._ended(member)
+        self._work()
+
+    def _work(self) -> None:
+        while self._asked and self._left > 0:
+            member, ask = self._asked.popleft()
+            shipment = self._shipments.get(member)
+            if shipment is not None and shipment.has(ask):
+                self._answer(member, shipment, ask)
+
+    def _answer(self, member: int, shipment: Shipment, ask: AskBatches | AskFile) -> None:
+        try:
+            if isinstance(ask, AskBatches):
+                batches = shipment.batches(ask)
+                self._send(member, ShippedBatches(ask.entry, ask.log_id, ask.seq), batches)
+                size = sum(map(len, batches))
+            else:
+                data = shipment.file(ask)
+                self._send(member, FilePiece(ask.entry, ask.log_id, ask.name, ask.position, data), ())
+                size = len(data)
+        except (StorageError, OSError):
+            self.end(member)
+            self._send(member, Withdrawn(ask.entry), ())
+            return
+        self._left -= size
+        self.shipped_bytes += size
+
+    def end(self, member: int) -> None:
+        """A member has all of it, or needs it no more."""
+        shipment = self._shipments.pop(member, None)
+        if shipment is not None:
+            shipment.close()
+            if not self._shipments:
+                self._hold(False)
+
+    def end_all(self) -> None:
+        """This node leads no more."""
+        for member in list(self._shipments):
+            self.end(member)
+        self._asked.clear()
+        self._offers.clear()
+
+
+def _shipped(log: LogWriter, seq: int, checksum: int) -> ShippedLog:
+    """One log of a manifest: where it begins, and the files that say what it adds up to there."""
+    topic, partition = _place_of(log.path)
+    start = log.place_behind(log.names[0].base_seq - 1)[0]
+    begins = LogStart(start.seq, start.offset, start.checksum, start.time_us, start.term)
+    return ShippedLog(log.log_id, topic, partition, begins, seq, checksum, _state_files(log.files, log.path, seq))
+
+
+def _place_of(path: str) -> tuple[bytes, int]:
+    above, _, name = path.rpartition("/")
+    return (b"", 0) if name == METADATA else (bytes.fromhex(above.rpartition("/")[2]), int(name))
+
+
+def _state_files(files: Files, path: str, seq: int) -> list[ShippedFile]:
+    """The newest snapshot up to `seq`, and all runs, of which it names some."""
+    listed = files.listdir(path)
+    found = [name for name in listed if (at := snapshots.seq_of(name)) is not None and at <= seq]
+    names = [max(found), *(name for name in listed if runs.number_of(name) is not None)] if found else []
+    return [ShippedFile(name, _size(files, f"{path}/{name}")) for name in names]
+
+
+def _size(files: Files, path: str) -> int:
+    with files.open(path) as file:
+        return file.size()
