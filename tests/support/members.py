@@ -349,7 +349,7 @@ class Invariants:
     def _committed(self, member: Member, replica: Replica) -> None:
         """What is applied is the same everywhere."""
         applied = replica.places.entry
-        first = max(self._compared.get(replica, applied - 20) + 1, replica.order.first_index(), 1)
+        first = max((self._compared.get(replica) or applied - 20) + 1, replica.order.first_index(), 1)
         for index in range(first, applied + 1):
             term = replica.order.term(index)
             found = (term or 0, replica.order.checksum(index))

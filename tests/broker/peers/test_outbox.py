@@ -34,8 +34,8 @@ def test_what_is_long_travels_apart() -> None:
     box = PeerOutbox()
     for kind in Kind:
         box.put(Message(kind, 2, 1))
-    assert sum(map(len, sent(box.data))) == 2, "APPEND and SNAPSHOT"
-    assert sum(map(len, sent(box.control))) == len(Kind) - 2
+    assert sum(map(len, sent(box.data))) == 3, "APPEND, SNAPSHOT and PIECE"
+    assert sum(map(len, sent(box.control))) == len(Kind) - 3
 
 
 def test_a_turn_is_one_message_and_nothing_is_sent_twice() -> None:
