@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...storage.errors import Corrupt, InvalidBatch
 from ..raft.messages import Kind, Message
 from . import catchup_messages as cm
+from . import checkpoint as checkpoints
 from .catching_up import CatchUp
 from .errors import ReplicaBroken
 from .places import START
@@ -68,6 +69,7 @@ class Exchange:
     ) -> None:  # fmt: skip
         self._replica = replica
         self._send = send
+        self._wanted = (0, 0)  # entry and term of the state that is fetched
         self.shipping = Shipping(self._put_piece, replica.hold, self._ended)
         self.catching_up = CatchUp(
             files, data, replica.order.log.log_id, own=self._own, ask=self._put_ask, options=options
@@ -121,8 +123,10 @@ class Exchange:
             self.shipping.asked(member, said)
 
     def _got(self, member: int, said: cm.Shipped, batches: list[bytes]) -> None:
-        if isinstance(said, cm.Manifest) and said.entry <= self._replica.core.committed:
-            self.catching_up.end()  # the order itself has come this far meanwhile
+        if isinstance(said, cm.Manifest):
+            self._wanted = said.entry, checkpoints.decode(said.checkpoint, "a manifest").term
+        if not self._lacks(*self._wanted):  # the order itself has come this far, and what is behind it is acknowledged
+            self.catching_up.end()
         elif self.catching_up.take(member, said, batches):
             raise ReplicaBroken("a state that this member lacks is staged: it is installed when the replica is opened")
 
