@@ -12,7 +12,7 @@ from ...transport.messages import ClusterMember, ClusterState, TransferBegun
 from ..errors import InvalidRequest
 from ..raft.progress import FollowerPace
 from ..raft.state import Role
-from .standing import LEADER
+from .standing import FOLLOWER, LEADER
 
 if TYPE_CHECKING:
     from ..engine.ports import Now
@@ -63,7 +63,7 @@ class MemberView:
     def _other(self, node: int, status: RaftStatus, leader: int, reachable: set[int]) -> ClusterMember:
         role, state, lag = LEADER if node == leader else "", "", UNKNOWN
         if (peer := status.members.get(node)) is not None:
-            role, lag = "follower", max(0, status.last - peer.match)
+            role, lag = FOLLOWER, max(0, status.last - peer.match)
             state = _STATES[peer.pace] if node in reachable and peer.active else "unreachable"
         elif node not in reachable:
             state = "unreachable"

@@ -97,9 +97,7 @@ class CatchUp:
         if sender != self.source:
             return False
         if isinstance(message, Withdrawn):
-            source = self.source
-            self.end()
-            self.begin(source)
+            self._begin_anew()
             return False
         if isinstance(message, Manifest):
             if not isinstance(self._question, AskManifest):
@@ -139,10 +137,9 @@ class CatchUp:
         try:
             question = state.next_ask()
         except Corrupt:  # a snapshot that was fetched is damaged: begin anew, from nothing
-            source = self.source
-            self.end()
+            state.close()
             self._files.remove_tree(state.path)
-            self.begin(source)
+            self._begin_anew()
             return False
         if question is not None:
             self._put(question)
@@ -151,6 +148,11 @@ class CatchUp:
         self._question = None
         self._ask(self.source, Staged(state.manifest.entry))
         return True
+
+    def _begin_anew(self) -> None:
+        source = self.source
+        self.end()
+        self.begin(source)
 
     def _put(self, question: Asked) -> None:
         self._question, self._ticks, self._tries = question, 0, 0
