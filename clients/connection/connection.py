@@ -149,7 +149,6 @@ class Connection:
         self._greet_again = 0.0  # at the first turn
         self._look_at = 0.0
         self._seeking = Seeking(channel, url, addresses or (url,), turn_to, self.now)
-        self._has_choice = turn_to is not None  # of nodes; a client of one pays nothing for seeking
         self._asked: dict[int, Asker] = {}
         self._lost: dict[Asker, None] = {}  # have yet to hear that their answers may be lost
         self._unsent: OrderedDict[Question, None] = OrderedDict()
@@ -216,7 +215,7 @@ class Connection:
             self._emptied = now
             if channel.refusal is not None and self.refused is None and not self._seeking.has_left:
                 self._refuse(channel.refusal)
-            if self._has_choice:
+            if self._seeking.search.several:
                 self._seek(now, arrived)
             if now >= self._greet_again:
                 self._greet()
@@ -273,7 +272,7 @@ class Connection:
     def due(self) -> float:
         """When to call `turn` at the latest; drivers that are `expecting` turn every LOOK_PERIOD_S anyway."""
         due = min(self.channel.due(), self._greet_again)
-        if self._has_choice:
+        if self._seeking.search.several:
             due = min(due, self._seeking.due(self._ready))
         for part in self.parts:
             due = min(due, part.due())
@@ -424,8 +423,9 @@ class Connection:
         return expect(question.answer, kind)
 
     def is_over(self, deadline: float) -> bool:
-        """Whether waiting is over: then `check` raises."""
-        return self._end(deadline, "") is not None
+        """Whether waiting is over: then `check` raises. As `_end`, which makes the error."""
+        now, seeking = self.clock(), self._seeking
+        return self.refused is not None or now >= deadline or bool(seeking.news and seeking.elsewhere(now))
 
     def check(self, deadline: float, what: str) -> None:
         """Raise if waiting is over: the broker refused us, another node leads, or the deadline passed."""

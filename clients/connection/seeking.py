@@ -3,7 +3,8 @@
 Idea: what is known of nodes is `Search`; this adds what the channel tells, and time. A client with one address keeps
 asking it, and believes for a while what it said of another leader.
 
-Contract: never waits. The connection says what it hears, and asks in each turn whether the node is to be left.
+Contract: never waits. The connection says what it hears, and, where there are several addresses, asks in each turn
+whether the node is to be left: only then are `left`, `turn` and `due` called.
 """
 
 from __future__ import annotations
@@ -58,12 +59,13 @@ class Seeking:
         self._was_found = False  # there was such a node
         self._heard = now
         self._probed = FOREVER  # when a Ping was sent that is not answered yet
-        self._elsewhere: NotLeader | None = None
-        self._elsewhere_until = 0.0
+        self.news: NotLeader | None = None
+        """That another node leads, said to a client that knows one address; it is believed for NEWS_S."""
+        self._news_until = 0.0
 
     def elsewhere(self, now: float) -> NotLeader | None:
         """The error of a client that knows one address, while another node leads."""
-        return self._elsewhere if now < self._elsewhere_until else None
+        return self.news if now < self._news_until else None
 
     def found(self, now: float, term: int) -> None:
         """The node leads, and serves us."""
@@ -71,7 +73,7 @@ class Seeking:
             log.info("connected again, to the broker at %s", self.search.address)
         self._serves = self._was_found = True
         self.search.found(now, term)
-        self._elsewhere, self._heard, self._probed = None, now, FOREVER
+        self.news, self._heard, self._probed = None, now, FOREVER
 
     def lost(self) -> None:
         """The connection to the node is a new one."""
@@ -96,8 +98,8 @@ class Seeking:
         if self._turn_to is not None:
             self._leave_at = FOREVER
             return FOREVER
-        self._elsewhere = self._other_leader(why, term, leader) if is_news else None
-        self._elsewhere_until = now + NEWS_S
+        self.news = self._other_leader(why, term, leader) if is_news else None
+        self._news_until = now + NEWS_S
         return self.search.at if refusal is None else FOREVER
 
     def _other_leader(self, why: str, term: int, leader: Sequence[str]) -> NotLeader:
@@ -109,7 +111,7 @@ class Seeking:
 
     def left(self, now: float, is_ready: bool) -> str:
         """Why the present node is to be left now; "" if it is not. `is_ready`: it has greeted us."""
-        if self._turn_to is None or self.has_left:
+        if self.has_left:
             return ""
         channel = self._channel
         if is_ready:
@@ -120,7 +122,8 @@ class Seeking:
 
     def turn(self, now: float, is_ready: bool) -> bool:
         """Turn to the next node, if it is time. Returns whether that was done."""
-        if self._turn_to is None or is_ready or not self.has_left or now < self.search.at or self.search.refused:
+        assert self._turn_to is not None
+        if is_ready or not self.has_left or now < self.search.at or self.search.refused:
             return False
         self._leave_at = now + REACH_S
         self._turn_to(self.search.address)
@@ -128,7 +131,7 @@ class Seeking:
 
     def due(self, is_ready: bool) -> float:
         """When `left` or `turn` has something to do, though nothing arrives."""
-        if self._turn_to is None or is_ready or self.search.refused:
+        if is_ready or self.search.refused:
             return FOREVER
         return self.search.at if self.has_left else self._leave_at
 

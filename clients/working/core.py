@@ -202,7 +202,8 @@ class WorkerCore:
         value = checked_result(result)
         deadline = self.connection.deadline()
         while self.settling.full:
-            self._check(deadline)
+            if self.connection.is_over(deadline):
+                self.connection.check(deadline, self._what)
             yield Pause(deadline)
             self.check_open()
         return self._gather((task,), Verb.ACK, BY_GROUP, "", value)
@@ -239,7 +240,8 @@ class WorkerCore:
         """Wait until the outcome is known."""
         self.settling.send()
         while future.left:
-            self._check(deadline)
+            if self.connection.is_over(deadline):
+                self.connection.check(deadline, self._what)
             yield Pause(deadline)
 
     def flush(self, deadline: float) -> Steps[None]:
@@ -247,15 +249,11 @@ class WorkerCore:
         self.enter()
         self.settling.send()
         while self.settling.unconfirmed:
-            self._check(deadline)
+            if self.connection.is_over(deadline):
+                self.connection.check(deadline, self._what)
             yield Pause(deadline)
         self._earlier.clear()
         self.settling.raise_unseen()
-
-    def _check(self, deadline: float) -> None:
-        """Raise if waiting for outcomes is over."""
-        if self.connection.is_over(deadline):
-            self.connection.check(deadline, self._what)
 
     @property
     def _what(self) -> str:
