@@ -16,6 +16,7 @@ from .options import with_output
 from .output import Output, complain
 
 if TYPE_CHECKING:
+    from ..demo.display import Display
     from ..demo.live import LiveStory
     from ..demo.queue import Story
     from ..demo.run import Outcome
@@ -41,38 +42,39 @@ def command(data: Path | None, most: int | None, cluster: bool, spark: bool, out
     Exit code 5 when anything differs.
     """
     from ..demo.display import Display
-    from ..demo.run import run
 
     # The demo kills brokers and workers: what clients log of it is expected, and would be printed as warnings.
     logging.getLogger("penstock.clients").addHandler(logging.NullHandler())
-    if cluster:
-        return _cluster(data, most, output)
-
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
-    started = time.perf_counter()
     display = Display(output.notes, live=output.shows_progress, quiet=output.as_json)
-    outcome = run(display, data=data and data.absolute(), most=most, spark=spark)
+    place = data and data.absolute()
+    found = _cluster(display, place, most, output) if cluster else _single(display, place, most, spark, output)
+    for difference in found[:20]:
+        complain("differences", difference, as_json=output.as_json)
+    return exits.DAMAGED if found else exits.OK
+
+
+def _single(display: Display, data: Path | None, most: int | None, spark: bool, output: Output) -> list[str]:
+    """The demo of one broker. Returns what differs."""
+    from ..demo.run import run
+
+    started = time.perf_counter()
+    outcome = run(display, data=data, most=most, spark=spark)
     took = time.perf_counter() - started
     if output.as_json:
         _as_json(output, outcome, took)
     else:
         _show(output, outcome, took)
-    for difference in outcome.differences[:20]:
-        complain("differences", difference, as_json=output.as_json)
-    return exits.DAMAGED if outcome.differences else exits.OK
+    return outcome.differences
 
 
-def _cluster(data: Path | None, most: int | None, output: Output) -> int:
-    """The demo of three nodes."""
+def _cluster(display: Display, data: Path | None, most: int | None, output: Output) -> list[str]:
+    """The demo of three nodes. Returns what differs."""
     from ..demo import cluster
-    from ..demo.display import Display
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
     started = time.perf_counter()
-    display = Display(output.notes, live=output.shows_progress, quiet=output.as_json)
-    outcome = cluster.run(display, data=data and data.absolute(), most=most)
+    outcome = cluster.run(display, data=data, most=most)
     took = time.perf_counter() - started
     waits = sorted(outcome.failovers)
     if output.as_json:
@@ -93,9 +95,7 @@ def _cluster(data: Path | None, most: int | None, output: Output) -> int:
             output.console.print(
                 "[green]nothing was lost, doubled or reordered, and every task is accounted for[/green]"
             )
-    for difference in outcome.differences[:20]:
-        complain("differences", difference, as_json=output.as_json)
-    return exits.DAMAGED if outcome.differences else exits.OK
+    return outcome.differences
 
 
 def _end(number: int, frame: object) -> NoReturn:
