@@ -97,11 +97,11 @@ class Nodes:
 
     def _end_leader(self, by: signal.Signals) -> Node:
         leader = self._need_leader()
-        begun = time.monotonic()
+        term, begun = leader.term, time.monotonic()  # the term now: it is started again, and hears of the next one
         os.kill(leader.pid, by)
-        self._until(lambda: self._leader(leader.term) is not None)
+        self._until(lambda: self._leader(term) is not None)
         self.failovers.append(time.monotonic() - begun)
-        following = self._leader(leader.term)
+        following = self._leader(term)
         assert following is not None, "it was waited for"
         return following
 
