@@ -106,7 +106,7 @@ class Lenders:
         self.logs.remove(log)
         lender, producer_id = self._granted.pop(log)
         if lender.refused:
-            self.refusals.note(f"{lender.refused}, of producer {producer_id:x} in {log.path}")
+            self.refusals.note(f"of producer {producer_id:x} in {log.path}: {lender.refused}")  # the end may be cut
         self._list()
 
     def _list(self) -> None:
