@@ -179,14 +179,14 @@ class ConsumerCore:
         return taken
 
     def _records_there(self, most: int) -> list[Record]:
-        """At most `most` records of those that are there: they are handed out."""
+        """At most `most` records of those that are there now, not of those that come meanwhile: they are handed out."""
         if self.closed or self.connection.forked or self.life.failure is not None:
             self.check_open()
         taken: list[Record] = []
-        handout = self._handout
+        handout, look = self._handout, True
         while len(taken) < most:
             if handout is None:
-                handout = self._taken(self._hand_out, holds=bool(taken))
+                handout, look = self._taken(self._hand_out, holds=bool(taken), look=look), False
                 if handout is None:
                     break
             self.begun.setdefault(handout.delivery.partition, handout.position)
@@ -234,12 +234,15 @@ class ConsumerCore:
         self._note()
         return found
 
-    def _taken(self, decode: Callable[[Delivery, Batch], T], *, holds: bool = False) -> T | None:
-        """The next batch of the feed, decoded. If the caller `holds` records, an error is raised by its next call."""
+    def _taken(self, decode: Callable[[Delivery, Batch], T], *, holds: bool = False, look: bool = True) -> T | None:
+        """The next batch of the feed, decoded. If the caller `holds` records, an error is raised by its next call.
+
+        `look`: see MappedSource.next.
+        """
         if self._unavailable.untold and not holds:
             self._unavailable.raise_next()
         try:
-            return self._feed.next(decode)
+            return self._feed.next(decode, look)
         except Error as error:
             if holds:
                 return None

@@ -48,8 +48,8 @@ class Feed:
         self._batches.clear()
         self._delivery = self._error = None
 
-    def next(self, decode: Callable[[Delivery, Batch], Decoded]) -> Decoded | None:
-        """The next available batch, decoded; None if there is none now.
+    def next(self, decode: Callable[[Delivery, Batch], Decoded], look: bool) -> Decoded | None:
+        """The next available batch, decoded; None if there is none now. `look`: see MappedSource.next.
 
         Raises Corrupt, NewerFormat, and what `decode` raises, MissingCodec for example.
         """
@@ -59,7 +59,7 @@ class Feed:
         while True:
             delivery, left = self._delivery, self._batches
             if delivery is None:
-                if not self._begin(session):
+                if not self._begin(session, look):
                     return None
             elif not session.is_current(delivery):
                 self._finish(session, delivery)
@@ -99,14 +99,14 @@ class Feed:
         elif error is self._error:
             self._life.failure = error
 
-    def _begin(self, session: ConsumerSession) -> bool:
+    def _begin(self, session: ConsumerSession, look: bool) -> bool:
         """Begin the next delivery. Returns whether there is one. Raises MappedUnavailable."""
         if self._queue:
             delivery = self._queue.popleft()
             found: Iterable[Batch] = batches(delivery.payload)
         else:
             try:
-                read = None if self._life.mapped is None else self._life.mapped.next(session)
+                read = None if self._life.mapped is None else self._life.mapped.next(session, look=look)
             except MappedUnavailable:
                 if not self._life.fall_back():
                     raise  # no other way is left

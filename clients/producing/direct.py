@@ -53,8 +53,10 @@ PAUSE_S, PAUSES = 0.001, 100
 """The broker borrows a log for a moment: how long it is waited for, and how often, before the batch goes through it.
 A broker that was kept from the processor while it borrows would answer no sooner, and the grant would be over."""
 
-DENSE_S, DENSE_BYTES = 50e-6, 4096
-"""Records that are sent so soon after the one before, and without waiting for it, gather up to so much at first."""
+DENSE_S, DENSE_BYTES = 25e-6, 4096
+"""A record that is sent so soon after the append of the one before, which its sender did not wait for, has the next
+ones gather, up to so much at first. How long an append takes is not part of it: a slow machine appends in 60 us, and
+there above all a producer that is behind must not append its records one by one."""
 
 NOT_ASKED = "nothing was sent to it yet: the log is asked for with the first record"
 
@@ -191,7 +193,8 @@ class DirectLane(PartitionSender):
         if session.unsent < len(waiting) or (self._retry_at and not self._pauses) or (waiting and waiting[0].copied):
             return False
         while waiting:
-            appender = self._grant_for(session)
+            begun = self._connection.clock()
+            appender = self._grant_for(session, begun)
             if appender is None:
                 return self._asking is not None
             batch = self._trying = waiting[0]
@@ -208,20 +211,19 @@ class DirectLane(PartitionSender):
             session.produced(Produced(request, place.base_offset, end.term, end.time_us))
             self._trying = None
             self._tell_settled(session)
-            self._after_append(appender, len(batch.batch))
+            self._after_append(appender, begun)
         return True
 
-    def _after_append(self, appender: DirectAppender, size: int) -> None:
+    def _after_append(self, appender: DirectAppender, begun: float) -> None:
         """Have records gather if they come one upon the other, and a broker woken that sleeps."""
-        now = self._connection.clock()
-        if self._dense and size >= self._dense:
+        if self._dense:  # and no turn came meanwhile
             self._dense = min(2 * self._dense, TARGET_BYTES)
-        else:
-            self._dense = DENSE_BYTES if now - self._appended_at < DENSE_S else 0
+        elif begun - self._appended_at < DENSE_S:
+            self._dense = DENSE_BYTES
         self.trigger = self._dense
         if self._dense:
             self.try_soon()
-        self._appended_at = now
+        self._appended_at = self._connection.clock()
         self._appended += 1
         self._pauses, self._retry_at = 0, 0.0
         asleep = appender.asleep
@@ -255,7 +257,7 @@ class DirectLane(PartitionSender):
 
     def awaited(self) -> None:
         """A caller waits for its record: what comes next is not sent without a pause."""
-        self._appended_at = 0.0
+        self._appended_at, self._dense = 0.0, 0
 
     def turn(self, now: float) -> None:
         """See PartitionSender; what gathered is appended."""
@@ -268,9 +270,9 @@ class DirectLane(PartitionSender):
 
     # -- the grant ------------------------------------------------------------------------------------
 
-    def _grant_for(self, session: ProducerSession) -> DirectAppender | None:
+    def _grant_for(self, session: ProducerSession, now: float) -> DirectAppender | None:
         """The appender of this session's producer; None after asking for it, and while the broker refuses."""
-        now, appender = self._connection.clock(), self._appender
+        appender = self._appender
         if appender is not None:
             grant = appender.grant
             if (

@@ -102,16 +102,21 @@ class MappedSource:
 
     # -- reading ----------------------------------------------------------------------------------------
 
-    def next(self, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
+    def next(self, session: ConsumerSession, *, look: bool) -> tuple[Delivery, list[Batch]] | None:
         """The next batches of any partition of `session`, each in its turn; None when all are at their end.
+
+        `look`: whether to ask the watch what moved. A call of the application does so once: where records come one by
+        one, as fast as they are read, it would else collect them without end and return none.
 
         Raises MappedUnavailable, and what reading a log raises; the next call raises it again.
         """
         if self._changes != session.changes:
             self._watch_all(session)
+            look = True
         ready = self._ready
-        for partition in self._watch.moved():
-            ready[partition] = None
+        if look:
+            for partition in self._watch.moved():
+                ready[partition] = None
         while ready:
             partition = next(iter(ready))
             try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from penstock.clients import InvalidArgument, connect
 from penstock.clients.embedded.local import LocalChannel
 from penstock.clients.producing import direct
-from penstock.clients.producing.direct import ASK_MIN_S, DENSE_BYTES, PAUSES, REASONS, WORTH
+from penstock.clients.producing.direct import ASK_MIN_S, PAUSES, REASONS, WORTH
 from penstock.transport.messages import GiveBack, Lend, Moved, Produce
 from support.interrupts import interrupts
 from support.lent_lane import Lending
@@ -276,7 +277,7 @@ def test_records_one_upon_the_other_gather_and_lone_ones_do_not(client, lending,
             producer.send_nowait(b"x" * 100)
         assert lending.appenders[0].count == 11
         last = [producer.send_nowait(b"x" * 100) for _ in range(1000)][-1]
-        assert lending.appenders[0].count < 11 + 1000 * 100 / DENSE_BYTES
+        assert lending.appenders[0].count < 11 + 10
         client._connection.turn()
         assert last.done()
         assert not client._connection.parts
@@ -284,6 +285,29 @@ def test_records_one_upon_the_other_gather_and_lone_ones_do_not(client, lending,
             producer.send(b"x" * 100)
             assert producer._core.senders[0].is_empty
     assert len(values(client)) == 1021
+
+
+def test_records_gather_where_the_sender_is_behind_however_slow_the_machine_appends(
+    client, lending, monkeypatch
+) -> None:
+    now, put = [0.0], Lending.put
+    monkeypatch.setattr(client._connection, "clock", lambda: now[0])
+
+    def slow(*args: Any) -> Any:
+        now[0] += 1e-3
+        return put(*args)
+
+    monkeypatch.setattr(Lending, "put", slow)
+    with client.producer("t", direct=True) as producer, producer._driver.lock:
+        producer.send(b"x" * 100)
+        for _ in range(10):
+            now[0] += 1e-3
+            producer.send_nowait(b"x" * 100)
+        assert lending.appenders[0].count == 11
+        for _ in range(1000):
+            now[0] += 2e-6
+            producer.send_nowait(b"x" * 100)
+        assert lending.appenders[0].count < 11 + 10
 
 
 def test_a_broker_that_sleeps_is_told_once_for_each_of_its_sleeps(client, lending) -> None:

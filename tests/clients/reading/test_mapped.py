@@ -72,6 +72,32 @@ def test_a_reader_at_the_end_is_woken(local, topic):
             sender.join()
 
 
+def test_a_fetch_takes_what_was_there_when_it_began_however_fast_more_comes(local, topic, monkeypatch):
+    local.create_topic(topic, commit="written")
+    with local.consumer(topic) as consumer, local.producer(topic) as producer:
+        assert consumer.fetch(wait=0) == []
+        producer.send(b"0")
+        take = consumer._core._hand_out
+
+        def send_another_and_take(delivery, batch):
+            producer.send(b"another")
+            return take(delivery, batch)
+
+        monkeypatch.setattr(consumer._core, "_hand_out", send_another_and_take)
+        assert [len(consumer.fetch(50, wait=PATIENCE_S)) for _ in range(3)] == [1, 1, 1]
+        monkeypatch.undo()
+        assert consumer.fetch(50, wait=PATIENCE_S)[-1].offset == 3
+
+
+def test_a_fetch_takes_what_came_behind_a_run_it_had_begun(local, topic):
+    local.create_topic(topic, commit="written")
+    with local.consumer(topic) as consumer, local.producer(topic) as producer:
+        producer.send_many([b"1", b"2", b"3"])
+        assert len(consumer.fetch(2, wait=PATIENCE_S)) == 2
+        producer.send(b"4")
+        assert [record.value for record in consumer.fetch(10, wait=PATIENCE_S)] == [b"3", b"4"]
+
+
 def test_a_signal_that_the_program_handles_does_not_end_a_wait(local, topic):
     handled = []
     before = signal.signal(signal.SIGALRM, lambda *_: handled.append(True))
