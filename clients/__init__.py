@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..transport.messages import Stage
+from .arguments.settings import QueueOptions, TopicOptions
 from .batches.fetched import FetchedBatches
 from .client import Client, connect
 from .consumer import Consumer
@@ -49,6 +50,6 @@ __all__ = [
     "Columns", "Committed", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "TrimmedPartition",
     "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",
-    "Queue", "QueuePartition", "QueueWorker", "Schedule", "TaskInfo",
+    "Queue", "QueuePartition", "QueueOptions", "QueueWorker", "Schedule", "TaskInfo", "TopicOptions",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut", "WindowFull",
 ]  # fmt: skip

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ..storage.record import Record
 from ..transport.keys import KeyLike
 from ..transport.messages import Stage
 from .arguments.checking import check_name, checked, checks
 from .arguments.quantities import Duration, Size, Start, seconds, size_bytes
+from .arguments.settings import TopicOptions
 from .batches.client import BatchClient
 from .connection.delivery import Delivery
 from .connection.driver import Driver
@@ -257,7 +258,9 @@ class Client(QueueClient, RangeClient, BatchClient):
 
     # -- topics -----------------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, *, partitions: int = 1, if_missing: bool = False, **settings: Any) -> Topic:
+    def create_topic(
+        self, name: str, *, partitions: int = 1, if_missing: bool = False, **settings: Unpack[TopicOptions]
+    ) -> Topic:
         """Create a topic.
 
         Args:
@@ -281,7 +284,7 @@ class Client(QueueClient, RangeClient, BatchClient):
         """The topic `name`. Raises UnknownTopic."""
         return topic_of(self._driver.run(self._verbs.topics([name]))[0])
 
-    def alter_topic(self, name: str, *, partitions: int | None = None, **settings: Any) -> Topic:
+    def alter_topic(self, name: str, *, partitions: int | None = None, **settings: Unpack[TopicOptions]) -> Topic:
         """Change the topic `name`.
 
         Args:

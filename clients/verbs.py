@@ -64,7 +64,7 @@ class Verbs:
 
     # -- topics -----------------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int, if_missing: bool, settings: dict[str, Any]) -> Steps[Topic]:
+    def create_topic(self, name: str, partitions: int, if_missing: bool, settings: Mapping[str, Any]) -> Steps[Topic]:
         """Create a topic. If the connection was lost meanwhile, an existing topic counts as created.
 
         Raises InvalidSettings for one that was there, with `if_missing`, and is other than wanted.
@@ -93,7 +93,7 @@ class Verbs:
         )
         return answer.topics
 
-    def alter_topic(self, name: str, partitions: int, settings: dict[str, Any]) -> Steps[Topic]:
+    def alter_topic(self, name: str, partitions: int, settings: Mapping[str, Any]) -> Steps[Topic]:
         """Change settings or add partitions."""
         given, deadline = setting_values(settings), self._deadline()
         if not given and not partitions:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Posted,
         Producer,
         Queue,
+        QueueOptions,
         QueuePartition,
         QueueWorker,
         Schedule,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         TaskInfo,
         Topic,
         TopicEnds,
+        TopicOptions,
         Transaction,
         TrimmedPartition,
         Worker,
@@ -73,6 +75,9 @@ _DESCRIPTIONS = (
 )
 """What verbs of clients return."""
 
+_SETTINGS = ("TopicOptions", "QueueOptions")
+"""What verbs of clients take as keyword arguments."""
+
 _HOMES = {
     "connect": ".connecting",
     "Client": ".clients",
@@ -99,7 +104,7 @@ _HOMES = {
     "Posted": ".clients",
     "Batch": ".storage.batch",
     "Following": ".storage.follow",
-    **dict.fromkeys(_DESCRIPTIONS, ".clients"),
+    **dict.fromkeys((*_DESCRIPTIONS, *_SETTINGS), ".clients"),
     "Key": ".transport.keys",
     "Error": ".storage.errors",
 }
@@ -163,6 +168,9 @@ __all__ = [
     "AssignmentChange",
     "OpenedProducer",
     "TrimmedPartition",
+    # arguments
+    "TopicOptions",
+    "QueueOptions",
     # errors: the root of the tree, and a module with all of them
     "Error",
     "errors",

@@ -12,8 +12,9 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args, get_type_hints, is_typeddict
 
+import msgspec
 import penstock
 import penstock.aio
 import penstock.errors
@@ -120,7 +121,7 @@ def test_every_public_name_is_documented(module):
 def parameters(thing: Any) -> list[str]:
     """Names that a caller gives; those of a struct are its public fields."""
     thing = getattr(thing, "__func__", thing)
-    if isinstance(thing, property):
+    if isinstance(thing, property) or is_typeddict(thing):  # which the verbs that take it describe
         return []
     given = inspect.signature(thing).parameters.values()
     return [
@@ -181,6 +182,24 @@ def test_help_names_each_setting(client, verb, settings):
     assert [name for name in settings.__struct_fields__ if not re.search(rf"\b{name}\b", text)] == []
 
 
+@pytest.mark.parametrize(
+    ("given", "settings"), [(penstock.TopicOptions, TopicSettings), (penstock.QueueOptions, QueueSettings)]
+)
+def test_the_types_of_settings_are_those_that_the_broker_knows(given, settings):
+    known = {field.name: field.type for field in msgspec.structs.fields(settings)}
+    typed = get_type_hints(given)
+    assert set(typed) == set(known)
+    for name, kind in known.items():
+        parsed = name.endswith("_bytes") or (name.endswith("_s") and not name.endswith("_per_s"))
+        wanted = set(get_args(kind)) or {kind}
+        found = set(get_args(typed[name])) or {typed[name]}
+        if parsed:
+            assert str in found, f"{name} may be text"
+            assert (type(None) in found) == (type(None) in wanted), name
+        else:
+            assert found == wanted, name
+
+
 def test_a_parameter_that_help_does_not_name_is_noticed():
     def verb(one, two, three):
         """Do `one` thing.
@@ -237,7 +256,8 @@ def surface() -> Iterator[str]:
     for module in MODULES:
         for name, thing in objects(module):
             if inspect.isclass(thing) and not issubclass(thing, Exception):
-                yield f"class {name}({', '.join(getattr(thing, '__struct_fields__', ()))})"
+                fields = thing.__annotations__ if is_typeddict(thing) else getattr(thing, "__struct_fields__", ())
+                yield f"class {name}({', '.join(fields)})"
                 for member, found in members(name, thing):
                     yield f"    {member.rpartition('.')[2]}{_parameters(found)}"
             elif inspect.isroutine(thing):

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ...storage.record import Record
 from ...transport.keys import KeyLike
 from ...transport.messages import Stage
 from ..arguments.checking import check_name, checked, checks
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes
+from ..arguments.settings import TopicOptions
 from ..connection.delivery import Delivery
 from ..connection.opened import Opened
 from ..consuming.core import ConsumerCore
@@ -257,7 +258,9 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
 
     # -- topics -----------------------------------------------------------------------------------------
 
-    async def create_topic(self, name: str, *, partitions: int = 1, if_missing: bool = False, **settings: Any) -> Topic:
+    async def create_topic(
+        self, name: str, *, partitions: int = 1, if_missing: bool = False, **settings: Unpack[TopicOptions]
+    ) -> Topic:
         """Create a topic.
 
         Args:
@@ -281,7 +284,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
         """The topic `name`. Raises UnknownTopic."""
         return topic_of((await self._driver.run(self._verbs.topics([name])))[0])
 
-    async def alter_topic(self, name: str, *, partitions: int | None = None, **settings: Any) -> Topic:
+    async def alter_topic(self, name: str, *, partitions: int | None = None, **settings: Unpack[TopicOptions]) -> Topic:
         """Change the topic `name`.
 
         Args:

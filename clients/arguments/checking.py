@@ -134,7 +134,7 @@ class _Arguments:
         for parameter in parameters[1:] if self._is_method else parameters:
             name, check = parameter.name, _check_of(hints.get(parameter.name, Any))
             if parameter.kind is parameter.VAR_KEYWORD:
-                self._rest = check if hints.get(name) is not Any else _SETTING
+                self._rest = _SETTING if get_origin(hints.get(name)) is typing.Unpack else check
             elif parameter.kind is not parameter.VAR_POSITIONAL:
                 if parameter.kind is not parameter.KEYWORD_ONLY:
                     places.append((name, check))

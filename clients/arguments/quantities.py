@@ -6,6 +6,7 @@ text like "7d", moments are datetime. Invalid ones raise InvalidArgument with an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -58,7 +59,7 @@ def start_time(value: Start, name: str = "start") -> int:
     raise InvalidArgument(f'{name}={value!r} is not a place to start: give "earliest", "latest" or a datetime')
 
 
-def setting_values(given: dict[str, Any]) -> dict[str, Any]:
+def setting_values(given: Mapping[str, Any]) -> dict[str, Any]:
     """Topic settings with sizes and durations as numbers; which settings exist is the broker's business."""
     return {name: _setting(name, value) for name, value in given.items()}
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Unpack
 
 from ..arguments.quantities import Duration, Start
+from ..arguments.settings import QueueOptions
 from ..connection.driver import Driver
 from .descriptions import (
     Claimed,
@@ -46,7 +47,9 @@ class QueueClient:
         """The queue group `group` of `topic`: its settings, and its tasks by state. Raises UnknownGroup."""
         return queue_of(self._driver.run(self._queue_verbs.queue(topic, group)))
 
-    def set_queue(self, topic: str, group: str, *, start: Start = "earliest", **settings: Any) -> Queue:
+    def set_queue(
+        self, topic: str, group: str, *, start: Start = "earliest", **settings: Unpack[QueueOptions]
+    ) -> Queue:
         """Create the queue group `group` of `topic`, or change its settings.
 
         Args:

@@ -119,7 +119,7 @@ class QueueVerbs:
             raise UnknownGroup(f"topic {topic} has no queue group {group!r}; it has: {known}")
         return found[0]
 
-    def set_queue(self, topic: str, group: str, start: Start, settings: dict[str, Any]) -> Steps[Queue]:
+    def set_queue(self, topic: str, group: str, start: Start, settings: Mapping[str, Any]) -> Steps[Queue]:
         """Create a queue group or change its settings."""
         given, time_us, deadline = setting_values(settings), start_time(start), self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)

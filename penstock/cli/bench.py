@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Advance = Callable[[int], None]
+Commit = Literal["durable", "written"]
 
 CHUNK = 4096
 
@@ -47,7 +48,7 @@ def _shared(function: F) -> F:
 @click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True)
 @_shared
 @with_session
-def produce(records: int, size: int, partitions: int, commit: str, session: Invocation) -> None:
+def produce(records: int, size: int, partitions: int, commit: Commit, session: Invocation) -> None:
     """Send records from one client, many at a time; done when all are committed."""
     with _topic(session, partitions, commit) as (client, topic), _progress(session, "produce", records) as advance:
         took = _send(client, topic, records, size, advance)
@@ -61,7 +62,7 @@ def produce(records: int, size: int, partitions: int, commit: str, session: Invo
 @_shared
 @with_session
 def consume(
-    records: int, delivery: Delivery, kind: str, size: int, partitions: int, commit: str, session: Invocation
+    records: int, delivery: Delivery, kind: str, size: int, partitions: int, commit: Commit, session: Invocation
 ) -> None:  # fmt: skip
     """Read records with one client; they are sent first, which is not measured."""
     with _topic(session, partitions, commit) as (client, topic):
@@ -80,7 +81,7 @@ def consume(
 @click.option("--rate", type=RATE, help="Records per second, on a schedule; without: one after the other.")
 @_shared
 @with_session
-def latency(records: int, rate: float | None, size: int, partitions: int, commit: str, session: Invocation) -> None:
+def latency(records: int, rate: float | None, size: int, partitions: int, commit: Commit, session: Invocation) -> None:
     """Send records one by one and show how long each took to be committed.
 
     With --rate each is timed from the moment it was due, so that waiting in line counts.
@@ -100,7 +101,7 @@ def latency(records: int, rate: float | None, size: int, partitions: int, commit
 @_shared
 @with_session
 def tasks(
-    records: int, batch: int, strict: bool, size: int, partitions: int, commit: str, session: Invocation
+    records: int, batch: int, strict: bool, size: int, partitions: int, commit: Commit, session: Invocation
 ) -> None:  # fmt: skip
     """Enqueue tasks and process them with one client; done when the last ack is committed.
 
@@ -180,7 +181,7 @@ def _timed(send: Callable[[], Any], records: int, rate: float | None, advance: A
 
 
 @contextmanager
-def _topic(session: Invocation, partitions: int, commit: str) -> Iterator[tuple[Client, str]]:
+def _topic(session: Invocation, partitions: int, commit: Commit) -> Iterator[tuple[Client, str]]:
     """A connected client and a temporary topic."""
     topic = f"bench-{time.time_ns():x}"
     with session.connect() as client:
@@ -204,7 +205,7 @@ def _report(session: Invocation, what: str, records: int, size: int, took: float
     session.output.say(what, sentence, **values)
 
 
-def _report_latency(session: Invocation, durations: list[float], size: int, commit: str) -> None:
+def _report_latency(session: Invocation, durations: list[float], size: int, commit: Commit) -> None:
     found = summary(durations)
     if session.output.as_json:
         session.output.json({"event": "latency", "records": len(durations), "size": size, "commit": commit, **found})

@@ -186,7 +186,7 @@ def written(verb: Any, name: str) -> str:
 
 def wrong_values(verb: Any, parameter: inspect.Parameter) -> list[Any]:
     said = written(verb, parameter.name)
-    if parameter.kind is parameter.VAR_KEYWORD and said == "Any":
+    if parameter.kind is parameter.VAR_KEYWORD and said.startswith("Unpack["):
         return SETTINGS
     if said in UNSAID:
         return []
