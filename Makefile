@@ -6,6 +6,9 @@ PY      := .venv/bin/python
 ARGS    ?=
 FOLDERS := storage transport broker clients gateway spark adapters
 
+# Images of Python set this for what they install; here each of a thousand processes would compile all of penstock.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help test smoke demo docs dist lock bench bench-full soak lint fmt type dev java chromium clean
 
