@@ -75,6 +75,7 @@ class Life(Claims):
         self.steps.append(command.__name__)
         command(self)
         self.look()
+        self._counts(len(self.steps) % PARTITIONS)
 
     @property
     def holding(self) -> bool:
@@ -91,7 +92,6 @@ class Life(Claims):
             self._adopt_workers(partition)
             found = differences(self.shelves[partition], self.partition_at(partition).proposed.queues)
             assert not found, f"partition {partition}: " + "; ".join(found)
-            self._counts(partition)
             if not self.holding:
                 found = differences(self.shelves[partition], self.partition_at(partition).committed.queues, given=True)
                 assert not found, f"partition {partition}, committed: " + "; ".join(found)
@@ -104,7 +104,7 @@ class Life(Claims):
     def _counts(self, partition: int) -> None:
         """A trim would say what each group loses."""
         shelf, state = self.shelves[partition], self.partition_at(partition).proposed
-        high = min(len(self.steps) % 8, state.end)
+        high = min(len(self.steps) // PARTITIONS % 8, state.end)
         for name, group in shelf.groups.items() if not self.holding else ():
             most = group.unfinished(task for offset, task in group.tasks.items() if offset < high)
             assert open_below(state, state.queues.by_name[name], high) == most
@@ -396,7 +396,7 @@ class Life(Claims):
                     settles = [m.Settle(partition, token, ACK) for token in group.leases]
                     lease_ms = 0 if group.settings.lease_s is None else 60_000  # beyond the next round
                     self._ask(name, settles, max_records=100, partition=partition, lease_ms=lease_ms)
-                    self.look()
+            self.look()
         self.rig.now = Now(self.rig.now.wall_us + 5_000_000, self.rig.now.monotonic_s + 5.0)
         self.look()
         return any(
