@@ -13,7 +13,6 @@ Contract: iteration begins at the position, and moves it. It ends when the log i
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -59,6 +58,8 @@ class Following:
             seen = self._other_end(seen, until, over)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
+        import asyncio  # here: each process of penstock imports this module, and most have no event loop
+
         run_in, over, sleeper = (
             asyncio.get_running_loop().run_in_executor,
             Event(),
