@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from ..transport.zmq_curve import Guarded
     from .config import ServeConfig
     from .member.member import ShardMember
+    from .member.starting import LinkedPeers
     from .member.store import MemberStore
-    from .peers.links import PeerLinks
     from .replica.replicated import Replicated
 
 LOCK_PATIENCE_S = 2.0
@@ -117,7 +117,7 @@ class Assembly:
         had_bytes = lock.take_bytes(held)  # the note has ended all grants
         incarnation, lock_file = renewed(held.path)
         doubts = UnresolvedSyncs(files, config.data)
-        links = self._links(identity)
+        peers = self._peers(identity)
         board = open_board(
             files, config.data, rows=config.board_rows, slots=config.mapped_readers, is_owned=_is_another_alive
         )
@@ -134,7 +134,7 @@ class Assembly:
         lenders = Lenders(board, watermarks, RangeLocks(held.path), lock_file)
         stack.callback(lenders.close)
         node, store = self._node(
-            identity, board, links, port, watermarks, jobs, doubts, lenders, supervisor, cut=not had_bytes
+            identity, board, peers, port, watermarks, jobs, doubts, lenders, supervisor, cut=not had_bytes
         )
         for place, reason in node.unavailable.items():
             say(f"{place} is unavailable, the others serve: {reason}")
@@ -147,7 +147,7 @@ class Assembly:
             config, node=node, port=port, servers=servers, poller=poller, watermarks=watermarks,
             jobs=jobs, warmer=warmer, supervisor=supervisor, signals=signals, room=self._room,
             lock=held.fileno(), lenders=lenders, access=access, admission=admission, gate=gate,
-            watched={} if links is None else links.watched(),
+            watched={} if peers is None else peers.links.watched(),
         )  # fmt: skip
         broker.attach(link)
         self._is_assembled = True
@@ -202,7 +202,7 @@ class Assembly:
 
         return take(self._files, config.data, known, config.cluster)
 
-    def _links(self, identity: Identity) -> PeerLinks | None:
+    def _peers(self, identity: Identity) -> LinkedPeers | None:
         """What a member hears its peers by; None for a broker that is alone. Raises AddressInUse, CannotListen."""
         config = self._config
         if config.cluster is None:
@@ -215,14 +215,14 @@ class Assembly:
         return link(self._files, config.data, identity, config.cluster, context, tuple(self.advertise))
 
     def _node(
-        self, identity: Identity, board: Board, links: PeerLinks | None, port: SocketPort, watermarks: Watermarks,
+        self, identity: Identity, board: Board, peers: LinkedPeers | None, port: SocketPort, watermarks: Watermarks,
         jobs: KeeperJobs, doubts: UnresolvedSyncs, lenders: Lenders, supervisor: PacketSocket, *, cut: bool,
     ) -> tuple[Node | ShardMember, DirectoryStore]:  # fmt: skip
         """What the broker drives, with its store. Raises ReplicaDamaged."""
         config = self._node_config(identity, board)
         promises = Promises(f"{self._config.data}/{layout.PROMISES}", self._files)
         self._stack.callback(promises.close)
-        if links is None:
+        if peers is None:
             store = self._store(promises, watermarks, jobs, doubts, cut=cut, order=None)
             return Node(store, port, randomness=os.urandom, config=config, now=now(), lenders=lenders), store
         from .member.starting import begin_member
@@ -234,7 +234,7 @@ class Assembly:
             return stores[0]
 
         member = begin_member(
-            self._files, self._config.data, identity, links, port, watermarks, store_of, promises, config, now(),
+            self._files, self._config.data, identity, peers, port, watermarks, store_of, promises, config, now(),
             doubts, lambda role, term: supervisor.send([control.encode(control.RoleChanged(role, term))]),
         )  # fmt: skip
         return member, stores[0]

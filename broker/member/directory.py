@@ -19,6 +19,8 @@ from ..replica.beginning import ShardIds, begin, has_begun, ids_of
 from ..replica.errors import ReplicaDamaged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...storage.files import Files
     from ..cluster_config import ClusterConfig
 
@@ -82,7 +84,7 @@ def shard_ids(identity: Identity) -> ShardIds:
 
 
 class KnownPeers:
-    """The directories of the peers, each noted durably when it is first heard of: a wiped one is another."""
+    """The directories of the members: as the shard's table has them, and before that as each was first heard of."""
 
     def __init__(self, files: Files, data: str, identity: Identity) -> None:
         self._files = files
@@ -90,13 +92,21 @@ class KnownPeers:
         self._identity = identity
 
     def uuid_of(self, node: int) -> bytes:
-        """The uuid of a peer's directory; b"" as long as it is unknown."""
+        """The uuid of a member's directory; b"" as long as it is unknown."""
+        if node == self._identity.number:
+            return bytes.fromhex(self._identity.node)
         return bytes.fromhex(self._identity.peers.get(str(node), ""))
 
     def heard(self, node: int, uuid: bytes) -> None:
         """A peer was let in. Raises StorageFull, OSError."""
         if not self.uuid_of(node):
-            peers = {**self._identity.peers, str(node): uuid.hex()}
+            self.note({node: uuid})
+
+    def note(self, uuids: Mapping[int, bytes]) -> None:
+        """From now on these are the directories of the members. Durable on return. Raises StorageFull, OSError."""
+        others = {str(node): uuid.hex() for node, uuid in uuids.items() if node != self._identity.number}
+        peers = {**self._identity.peers, **others}
+        if peers != self._identity.peers:
             self._identity = msgspec.structs.replace(self._identity, peers=peers)
             note_identity(self._files, self._data, self._identity)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...transport.messages import Hello
 from ..diagnostics import say
+from ..raft.state import Role
 from ..replica.errors import ReplicaBroken
 from .pace import Ticks
 from .reach import Reach
@@ -64,6 +65,7 @@ class ShardMember:
         self.warmed, self.eased, self.judge = node.warmed, node.eased, node.judge
         self.rest, self.resume = node.rest, node.resume
         self._waited_for: dict[LogWriter, None] = {}
+        self._missing: list[int] = []  # nodes that were named as still to come
 
     def receive(
         self, peer: Peer, message: Request, payload: Payload, now: Now, principal: Principal | None = None
@@ -90,12 +92,22 @@ class ShardMember:
             if now.monotonic_s >= self._reach.due_s:
                 for line in self._reach.look(links.reachable(), now.monotonic_s):
                     say(line)
+                self._say_missing()
         replica.turn(now)
         links.flush()
         self._standing.look()
         dirty = replica.dirty()
         self._waited_for.update(dict.fromkeys(dirty))
         return dirty
+
+    def _say_missing(self) -> None:
+        """Say which nodes a leader waits for before the cluster serves for the first time, when that changed."""
+        status = self.replica.core.status()
+        missing = self.replica.directories.missing(status) if status.role is Role.LEADER else []
+        if missing and missing != self._missing:
+            listed = ", ".join(map(str, missing))
+            say(f"a new cluster serves once all of its nodes have met, and node {listed} is still to come: start it")
+        self._missing = missing
 
     def advance(self, now: Now) -> None:
         """Acknowledge what is durable, apply and answer what is committed."""

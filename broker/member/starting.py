@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..diagnostics import say
 from ..peers.greeting import PeerIdentity
@@ -61,20 +61,28 @@ class _Saying:
             say(line)
 
 
+class LinkedPeers(NamedTuple):
+    """The links to the peers, and what is known of their directories."""
+
+    links: PeerLinks
+    known: KnownPeers
+
+
 def link(
     files: Files, data: str, identity: Identity, cluster: ClusterConfig, context: Context, advertise: tuple[str, ...]
-) -> PeerLinks:
+) -> LinkedPeers:
     """Listen for peers and connect to them. Raises AddressInUse, CannotListen, InvalidUrl."""
     known = KnownPeers(files, data, identity)
     own = PeerIdentity(
         cluster=cluster.name, node=cluster.node, uuid=bytes.fromhex(identity.node),
         incarnation=int.from_bytes(os.urandom(7), "little"), peers=cluster.peers, advertise=advertise,
     )  # fmt: skip
-    return PeerLinks(own, context, cluster.own_address, uuid_of=known.uuid_of, say=_Saying(), on_greeted=known.heard)
+    links = PeerLinks(own, context, cluster.own_address, uuid_of=known.uuid_of, say=_Saying(), on_greeted=known.heard)
+    return LinkedPeers(links, known)
 
 
 def begin_member(
-    files: Files, data: str, identity: Identity, links: PeerLinks, port: SocketPort, watermarks: Watermarks,
+    files: Files, data: str, identity: Identity, peers: LinkedPeers, port: SocketPort, watermarks: Watermarks,
     store: Callable[[Replicated], MemberStore], promises: Promises, config: NodeConfig, now: Now,
     doubts: UnresolvedSyncs, tell: Callable[[str, int], None],
 ) -> ShardMember:  # fmt: skip
@@ -94,9 +102,10 @@ def begin_member(
         max_append_bytes=APPEND_BYTES, max_inflight=INFLIGHT, max_inflight_bytes=INFLIGHT * APPEND_BYTES // 4,
     )  # fmt: skip
     replica = start(
-        opened, store, port, promises=promises, randomness=os.urandom, config=config, options=options, now=now,
-        send=sending.send, publish=watermarks.publish,
+        opened, store, port, promises=promises, known=peers.known, randomness=os.urandom, config=config,
+        options=options, now=now, send=sending.send, publish=watermarks.publish,
     )  # fmt: skip
+    links = peers.links
     sending.links, sending.replica = links, replica
     standing = ShownRole(replica.node, replica.core, links, port, tuple(config.advertise), tell)
     replica.node.clustering.view = MemberView(replica, links, standing, data)

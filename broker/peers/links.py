@@ -38,6 +38,10 @@ TAKEN_MAX = 256
 """Messages that one call of `take` hands out of one socket: then others have a turn."""
 
 
+Greeted = dict[bytes, tuple[int, bytes]]
+"""Which node a connection is of, and the uuid of its directory."""
+
+
 class PeerArrival(NamedTuple):
     """A message of a peer, with the batches that came in the same frame."""
 
@@ -100,7 +104,7 @@ class PeerLinks:
         self.servers: list[ServerSocket] = [
             context.server([url], max_bytes=FRAME_BYTES_MAX, domain=DOMAIN) for url in (listen, data_address(listen))
         ]
-        self._greeted: list[dict[bytes, int]] = [{}, {}]  # by socket: which node a connection is of
+        self._greeted: list[Greeted] = [{}, {}]  # by socket
         self.advertised: dict[int, list[str]] = {}
         """Where clients connect to a node, as it said."""
         self.refused = 0
@@ -162,9 +166,7 @@ class PeerLinks:
                 peer, frames = received
                 yield from self._read(server, greeted, peer, frames)
 
-    def _read(
-        self, server: ServerSocket, greeted: dict[bytes, int], peer: bytes, frames: list[Buffer]
-    ) -> Iterator[PeerArrival]:
+    def _read(self, server: ServerSocket, greeted: Greeted, peer: bytes, frames: list[Buffer]) -> Iterator[PeerArrival]:
         try:
             message, batches = message_of(frames)
         except ProtocolError as error:
@@ -173,26 +175,29 @@ class PeerLinks:
         if isinstance(message, PeerHello):
             self._greet(server, greeted, peer, message)
             return
-        node = greeted.get(peer)
-        if node is None:
+        node, uuid = greeted.get(peer, (0, b""))
+        if not node:
             return  # sent before its PeerHello, over a connection that the sender has not noticed yet
+        if self._uuid_of(node) not in (b"", uuid):
+            self._refuse(server, greeted, peer, f"node {node} has another data directory by now")
+            return
         bodies = {(batch.log_id, batch.seq, batch.header_checksum): bytes(batch.buffer) for batch in batches}
         for each in message.messages:
             if each.sender == node and each.to == self.own.node:
                 yield PeerArrival(node, each, bodies)
 
-    def _greet(self, server: ServerSocket, greeted: dict[bytes, int], peer: bytes, hello: PeerHello) -> None:
+    def _greet(self, server: ServerSocket, greeted: Greeted, peer: bytes, hello: PeerHello) -> None:
         if refusal := refusal_of(hello, self.own, self._uuid_of):
             self._refuse(server, greeted, peer, refusal)
             return
         while len(greeted) >= GREETED_MAX:
             del greeted[next(iter(greeted))]
         self._on_greeted(hello.node, hello.uuid)
-        greeted[peer] = hello.node
+        greeted[peer] = hello.node, hello.uuid
         self.advertised[hello.node] = hello.advertise
         self._renewed.add(hello.node)
 
-    def _refuse(self, server: ServerSocket, greeted: dict[bytes, int], peer: bytes, why: str) -> None:
+    def _refuse(self, server: ServerSocket, greeted: Greeted, peer: bytes, why: str) -> None:
         self.refused += 1
         greeted.pop(peer, None)
         self._say(f"{why} ({server.cut_off()})")

@@ -90,10 +90,11 @@ class ChangeStep(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Change(msgspec.Struct, array_like=True, frozen=True):
-    """A change of the configuration. Without steps it ends a joint configuration."""
+    """A change of the configuration. Without steps it ends a joint configuration. `context` is of the surroundings."""
 
     steps: tuple[ChangeStep, ...] = ()
     transition: Transition = Transition.AUTO
+    context: bytes = b""
 
 
 class Kind(IntEnum):

@@ -17,6 +17,8 @@ from msgspec import Struct
 
 from ...storage import snapshots
 from ...storage.errors import Corrupt, NewerFormat
+from ..raft.messages import ConfState
+from .directories import DirectoryTable, Members
 
 if TYPE_CHECKING:
     from ...storage.files import Files
@@ -44,6 +46,11 @@ class Checkpoint(Struct, array_like=True, frozen=True, kw_only=True):
     acked: int  # the durable prefix when this was written
     configuration: bytes = b""  # the membership at `entry`, as the Raft core encodes it
     logs: list[LogPlace]
+    directories: DirectoryTable = DirectoryTable()
+
+    def members(self) -> Members:
+        """The members at the entry."""
+        return Members(msgspec.msgpack.decode(self.configuration, type=ConfState), self.directories)
 
     def places(self) -> dict[bytes, tuple[int, int]]:
         """Seq and checksum of each log's last batch, by log id."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ..raft.messages import ConfState, Entry, Promise, Snapshot
 from ..raft.node import opening_promise
 from .errors import ReplicaDamaged
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
 class GroupStorage:
     """See the module."""
 
-    def __init__(self, order: OrderLog, promises: Promises, checkpoint: Checkpoint) -> None:
-        """`checkpoint`: the newest; its configuration is that of the last applied entry. Raises ReplicaDamaged."""
+    def __init__(self, order: OrderLog, promises: Promises, checkpoint: Checkpoint, members: ConfState) -> None:
+        """`checkpoint`: the newest; `members`: those at the last applied entry. Raises ReplicaDamaged."""
         if promises.damage:
             raise ReplicaDamaged(f"{promises.path} is damaged: this node may have voted where it cannot tell any more")
         self._order = order
@@ -35,7 +33,7 @@ class GroupStorage:
         self.checkpoint = checkpoint
         self.floor = 0
         """The last entry of which batches are gone that it only names, with the logs of a topic that was deleted."""
-        self._configuration = _members(checkpoint)
+        self._configuration = members
 
     def initial_state(self) -> tuple[Promise, ConfState]:
         """Its term is no lower than that of the last entry."""
@@ -68,8 +66,4 @@ class GroupStorage:
         found = self.checkpoint
         if found.entry < max(at_least, self.floor):
             return None
-        return Snapshot(found.entry, found.term, _members(found))
-
-
-def _members(checkpoint: Checkpoint) -> ConfState:
-    return msgspec.msgpack.decode(checkpoint.configuration, type=ConfState)
+        return Snapshot(found.entry, found.term, found.members().configuration)

@@ -20,8 +20,10 @@ from ...storage import layout, snapshots
 from ...storage.data_directory import ASIDE, METADATA, TOPICS
 from ...storage.errors import Corrupt, Error, InvalidBatch, InvalidTopic
 from ...storage.log import LogOptions, LogWriter
+from ..raft.messages import Entry, EntryKind
 from . import checkpoint as checkpoints
 from .checkpoint import Checkpoint
+from .directories import Members, change_of
 from .errors import ReplicaDamaged
 from .order_log import OrderLog
 from .places import START, Places
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from ...storage.files import Files
-    from ..raft.messages import Entry
 
 
 class OpenedOrder(Struct):
@@ -41,6 +42,7 @@ class OpenedOrder(Struct):
     order: OrderLog
     places: Places
     checkpoint: Checkpoint
+    members: Members  # at the last entry that is known to be committed
     appended: int = 0
     cut_entries: int = 0
     cut_logs: int = 0
@@ -78,7 +80,8 @@ def _open(files: Files, order: OrderLog, logs: _Logs) -> OpenedOrder:
     logs.check(found)
     places = Places(found.entry, found.places())
     logs.order.places = places
-    missing = walk(_entries(order, found.entry + 1), places, logs.checksum)
+    changes: list[Entry] = []
+    missing = walk(_entries(order, found.entry + 1, changes), places, logs.checksum)
     known = _known_commit(files, found, places, logs)
     acked = _acked(order, found)
     if places.last < max(known, acked):
@@ -86,19 +89,29 @@ def _open(files: Files, order: OrderLog, logs: _Logs) -> OpenedOrder:
             f"the order in {path} can be followed to entry {places.last}, and {max(known, acked)} was acknowledged here"
         )
     order.commit = known
-    opened = OpenedOrder(order, places, found, set_aside=logs.set_aside(places))
+    opened = OpenedOrder(order, places, found, _members(found, changes, known), set_aside=logs.set_aside(places))
     _settle(opened, logs, missing)
     places.apply(known)
     return opened
 
 
-def _entries(order: OrderLog, first: int) -> Iterator[Entry]:
-    """Entries from `first` on, a few at a time."""
+def _entries(order: OrderLog, first: int, changes: list[Entry]) -> Iterator[Entry]:
+    """Entries from `first` on, a few at a time. Those that change the members are added to `changes`."""
     while first <= order.last_index():
         some = order.entries(first, order.last_index() + 1)
         assert some, "a checkpoint reaches the first entry"
+        changes += [entry for entry in some if entry.kind is EntryKind.CHANGE]
         yield from some
         first = some[-1].index + 1
+
+
+def _members(found: Checkpoint, changes: list[Entry], known: int) -> Members:
+    """The members at entry `known`: those of the checkpoint, and what was changed since."""
+    members = found.members()
+    for entry in changes:
+        if entry.index <= known:
+            members = members.after(change_of(entry))
+    return members
 
 
 def _known_commit(files: Files, found: Checkpoint, places: Places, logs: _Logs) -> int:

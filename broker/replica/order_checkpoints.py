@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from ...storage.layout import word
 from . import checkpoint as checkpoints
 from .checkpoint import Checkpoint, LogPlace
@@ -18,6 +20,7 @@ from .checkpoint import Checkpoint, LogPlace
 if TYPE_CHECKING:
     from ...storage.files import Files
     from ...storage.log import LogWriter
+    from .directories import Members
     from .durable_prefix import DurablePrefix
     from .member_logs import MemberLogs
     from .order_log import OrderLog
@@ -43,13 +46,16 @@ class Checkpointed(Protocol):
 
 
 class OrderCheckpoints:
-    """The checkpoints of one replica. `configuration` is that of the last applied entry, as msgpack."""
+    """The checkpoints of one replica."""
 
     def __init__(
-        self, files: Files, store: MemberLogs, last: Checkpoint, *, every: int = ENTRIES, keep: int = SEGMENTS
-    ) -> None:
-        self.configuration = last.configuration
+        self, files: Files, store: MemberLogs, last: Checkpoint, members: Members, *, every: int = ENTRIES,
+        keep: int = SEGMENTS,
+    ) -> None:  # fmt: skip
+        """`last`: the newest; `members`: those of the last applied entry."""
         self.entry = last.entry
+        self._members = members
+        self._changed = False
         self.held = False
         """While another member fetches what a checkpoint names: no file goes."""
         self._keep = keep
@@ -58,9 +64,14 @@ class OrderCheckpoints:
         self._cluster = last.cluster
         self._every = every
 
+    def change(self, members: Members) -> None:
+        """The members are others from the last applied entry on: a checkpoint is due."""
+        self._members = members
+        self._changed = True
+
     def due(self, replica: Checkpointed) -> bool:
         """Whether enough was applied since the last one."""
-        return replica.places.entry - self.entry >= self._every
+        return self._changed or replica.places.entry - self.entry >= self._every
 
     def save(self, replica: Checkpointed) -> Checkpoint:
         """Write a checkpoint of what is applied. Raises StorageFull, Poisoned."""
@@ -81,11 +92,12 @@ class OrderCheckpoints:
             checksum=order.checksum(entry),
             commit=order.commit,
             acked=word(order.log.generation, replica.prefix.entry),
-            configuration=self.configuration,
+            configuration=msgspec.msgpack.encode(self._members.configuration),
             logs=[LogPlace(log_id, *place) for log_id, place in sorted(places.applied.items())],
+            directories=self._members.directories,
         )
         older = checkpoints.save(self._files, order.log.path, order.log.log_id, made)
-        self.entry = entry
+        self.entry, self._changed = entry, False
         if not self.held:
             store.erase(entry)
             store.retire(order.log, order.spent(older, self._keep))

@@ -29,8 +29,9 @@ import msgspec
 
 from ...storage.batch import parse
 from ...transport.messages import AskCluster, Hello, Ping, Stats, TransferLead
-from ..raft.messages import Change, ConfState, EntryKind, Kind
+from ..raft.messages import EntryKind, Kind
 from ..raft.state import Role
+from .directories import Members, change_of
 from .durable_prefix import DurablePrefix
 from .entries import Flush, NamedBatch, batches_of, encode_flush
 from .errors import ReplicaBroken
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from ..raft.ready import Ready
     from ..rights import Principal
     from .checkpoint import Checkpoint
+    from .directories import Directories
     from .group_storage import GroupStorage
     from .held_answers import HeldAnswers
     from .order_log import OrderLog
@@ -95,6 +97,7 @@ class Replica:
         storage: GroupStorage,
         answers: HeldAnswers,
         checkpoints: OrderCheckpoints,
+        directories: Directories,
         send: Send,
         on_role: Callable[[int, int], None] = lambda leader, term: None,
         publish: Publish = lambda logs: None,
@@ -108,6 +111,7 @@ class Replica:
         self._storage = storage
         self._answers = answers
         self._checkpoints = checkpoints
+        self.directories = directories
         self._send = send
         self._on_role = on_role
         self._publish = publish
@@ -155,14 +159,16 @@ class Replica:
         answers.passing = False
 
     def may_lead(self) -> bool:
-        """Whether the office may open: this node leads, and an entry of its term is applied."""
-        return self.core.role is Role.LEADER and self._opened_term == self.core.term
+        """Whether the office may open: this node leads, an entry of its term is applied, and all members have met."""
+        is_open = self.core.role is Role.LEADER and self._opened_term == self.core.term
+        return is_open and self.directories.table.met
 
     # -- a turn -------------------------------------------------------------------------------------
 
     def turn(self, now: Now) -> None:
         """Propose what clients asked for, write and send what Raft wants, apply what is committed."""
         self._follow_role()
+        self._propose_change()
         self._propose(now)
         self._work(now)
         if (context := self._answers.begin_round()) is not None and not self.core.read(context):
@@ -183,6 +189,12 @@ class Replica:
         found = list(self._dirty)
         self._dirty.clear()
         return [self.order.log, *(log for log in found if log is not self.order.log)] if found else []
+
+    def _propose_change(self) -> None:
+        if self.core.role is Role.LEADER and not self.directories.table.met:
+            change = self.directories.next_change(self.core.status())
+            if change is not None:
+                self.core.propose_change(change, msgspec.msgpack.encode(change))
 
     def _propose(self, now: Now) -> None:
         place = self.core.next_place() if self.node.leads else None
@@ -258,6 +270,8 @@ class Replica:
                     taken.setdefault(batch.log_id, []).append(self._body(flush, batch))
         for log_id in sorted(taken, key=lambda each: each != self._catalogue_id):  # it names the logs of others
             self._take(log_id, taken[log_id])
+        for entry in entries:
+            self.directories.appended(entry)
         self.order.append(entries)
         for entry, batches in named:
             self._note(entry, batches)
@@ -392,9 +406,10 @@ class Replica:
 
     def _apply_change(self, entry: Entry) -> None:
         if entry.kind is EntryKind.CHANGE and entry.index > 1:
-            change = msgspec.msgpack.decode(entry.data, type=Change) if len(entry.data) else Change()
-            configuration: ConfState = self.core.apply_change(change, entry.index)
-            self._checkpoints.configuration = msgspec.msgpack.encode(configuration)
+            change = change_of(entry)
+            configuration = self.core.apply_change(change, entry.index)
+            self.directories.applied(change, entry.index)
+            self._checkpoints.change(Members(configuration, self.directories.table))
 
     def checkpoint(self) -> Checkpoint:
         """Write a checkpoint now. Raises StorageFull, Poisoned."""

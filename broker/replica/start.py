@@ -15,6 +15,7 @@ from ...storage.layout import PROMISES
 from ..engine.node import Node
 from ..raft.node import RaftNode
 from ..raft.state import RaftOptions
+from .directories import Directories
 from .errors import ReplicaDamaged
 from .group_storage import GroupStorage
 from .held_answers import HeldAnswers
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ...storage.promises import Promises
     from ..engine.ports import NodeConfig, Now, Port, Randomness
     from .beginning import ShardIds
+    from .directories import KnownDirectories
     from .member_logs import MemberLogs
 
 
@@ -59,6 +61,7 @@ def start(
     port: Port,
     *,
     promises: Promises,
+    known: KnownDirectories,
     randomness: Randomness,
     config: NodeConfig,
     options: RaftOptions,
@@ -74,7 +77,8 @@ def start(
     `options.applied` is set here. Raises what opening a node does.
     """
     replicated = Replicated(opened.places)
-    storage = GroupStorage(opened.order, promises, opened.checkpoint)
+    storage = GroupStorage(opened.order, promises, opened.checkpoint, opened.members.configuration)
+    directories = Directories(known, opened.members.directories, opened.checkpoint.entry)
     core = RaftNode(replace(options, applied=opened.places.entry), storage)
     logs = store(replicated)
     logs.places = opened.places
@@ -92,6 +96,7 @@ def start(
         opened.order.log.files,
         logs,
         opened.checkpoint,
+        opened.members,
         every=checkpoint_every,
         keep=order_segments,
     )
@@ -104,6 +109,7 @@ def start(
         storage=storage,
         answers=answers,
         checkpoints=checkpoints,
+        directories=directories,
         send=send,
         on_role=on_role,
         publish=publish,

@@ -15,7 +15,7 @@ from penstock.transport import messages as m
 from support.engine import records
 from support.members import Member, Shard
 
-FAULTS = ("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete")
+FAULTS = ("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe")
 
 
 @dataclass
@@ -46,6 +46,7 @@ class MemberLife:
         self.topics: list[bytes] = []
         self.creations: list[tuple[Member, int, int]] = []
         self.made = 0
+        self.lost: list[Member] = []  # its disk, and with it its membership
 
     def run(self) -> Shard:
         shard = self.shard
@@ -138,6 +139,9 @@ class MemberLife:
             self.delete()
         elif fault == "full":
             member.files.full_at = chance.randint(1, 6)
+        elif fault == "wipe" and not self.lost:
+            self.lost.append(member)
+            member.wipe()
 
     def delete(self) -> None:
         """Delete a topic other than the first. Whatever became of it, it is not looked at any more."""
@@ -170,8 +174,9 @@ class MemberLife:
         marker = b"the end"
         found = shard.ask(lambda number: m.Produce(number, self.topics[0], 0), bytes(encode([marker])))
         assert isinstance(found, m.Produced), (self.seed, found)
-        last = max(member.replica.order.last_index() for member in shard.members.values() if member.replica)
-        shard.until(lambda: all(m.replica and m.replica.places.entry >= last for m in shard.members.values()))
+        left = [member for member in shard.members.values() if member not in self.lost]
+        last = max(member.replica.order.last_index() for member in left if member.replica)
+        shard.until(lambda: all(member.replica and member.replica.places.entry >= last for member in left))
         self.collect()
         shard.invariants.check(full=True)
         self.check()

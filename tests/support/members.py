@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
 from penstock.broker.engine import NodeConfig, Now
+from penstock.broker.member.directory import KnownPeers
 from penstock.broker.raft.messages import ConfState, Kind, Message
 from penstock.broker.raft.state import RaftOptions, Role
 from penstock.broker.replica.beginning import begin, ids_of
@@ -29,6 +30,7 @@ from penstock.broker.replica.replica import Replica
 from penstock.broker.replica.replicated import Replicated
 from penstock.broker.replica.start import open_files, start
 from penstock.storage.batch import parse
+from penstock.storage.data_directory import MEMBER_FORMAT, Identity, identify, note_identity
 from penstock.storage.errors import Error, StorageFull
 from penstock.storage.jobs import InlineJobs
 from penstock.storage.log import LogOptions, LogWriter
@@ -46,6 +48,15 @@ FULL = 100
 """Checks of the invariants between two that compare everything."""
 
 OUT, IN = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Message)
+
+
+class Sent(NamedTuple):
+    """A message on its way, its batches, the directory of its sender, and of its receiver as the sender knows it."""
+
+    message: Message
+    bodies: dict[tuple[bytes, int, int], bytes]
+    uuid: bytes
+    to_uuid: bytes
 
 
 class MemberStore(MemberLogs):
@@ -76,7 +87,6 @@ class Member:
     def __init__(self, shard: Shard, number: int) -> None:
         self.shard = shard
         self.number = number
-        self.files = WritebackFiles()
         self.replica: Replica | None = None
         self.port = AnswerPort()
         self.touched = True
@@ -84,9 +94,20 @@ class Member:
         self.roles: list[tuple[int, int]] = []
         self.lag_s = shard.chance.uniform(-2.0, 2.0)  # of its wall clock
         self.starts = 0
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Begin with an empty disk."""
+        self.crash(power=False)
+        self.files = WritebackFiles()
+        shard, number = self.shard, self.number
         self.files.mkdir(f"{DATA}/topics")
         begin(self.files, DATA, shard.ids, ConfState(tuple(shard.numbers)), options=OPTIONS)
         Promises(f"{DATA}/promises", self.files).close()
+        self.uuid = shard.chance.randbytes(16)
+        identity = Identity(MEMBER_FORMAT, self.uuid.hex(), "", "simulated", number, shard.numbers)
+        note_identity(self.files, DATA, identity)
+        self.known = KnownPeers(self.files, DATA, identity)
         self.files.sync_all()
 
     @property
@@ -97,6 +118,9 @@ class Member:
         """Open the files, as a process that was started."""
         self.starts += 1
         self.touched = True
+        identity = identify(self.files, DATA)
+        assert identity is not None
+        self.known = KnownPeers(self.files, DATA, identity)
         opened = open_files(self.files, DATA, self.shard.ids, OPTIONS)
         promises = Promises(f"{DATA}/promises", self.files)
         self.port = AnswerPort()
@@ -108,7 +132,7 @@ class Member:
         config = NodeConfig(snapshot_batches=20, members=len(self.shard.numbers))
         self.replica = start(
             opened, lambda order: MemberStore(self.files, promises, order), self.port, promises=promises,
-            randomness=chance.randbytes, config=config, options=options, now=self.now,
+            known=self.known, randomness=chance.randbytes, config=config, options=options, now=self.now,
             send=self._send, on_role=lambda leader, term: self.roles.append((leader, term)),
             checkpoint_every=self.shard.checkpoint_every, order_segments=self.shard.order_segments,
         )  # fmt: skip
@@ -156,7 +180,7 @@ class Shard:
         self.order_segments = order_segments
         self.now_s = 0.0
         self.closed: set[Member] = set()  # by an error: to be opened anew
-        self.network: list[tuple[Message, dict[tuple[bytes, int, int], bytes]]] = []
+        self.network: list[Sent] = []
         self.cut: set[tuple[int, int]] = set()  # from and to: nothing gets through
         self.members = {number: Member(self, number) for number in self.numbers}
         self.invariants = Invariants(self)
@@ -177,15 +201,26 @@ class Shard:
             if body:
                 batch = parse(body)
                 found[batch.log_id, batch.seq, batch.header_checksum] = body
-        self.network.append((msgpack_copy(message), found))
+        sender = self.members[message.sender]
+        self.network.append(Sent(msgpack_copy(message), found, sender.uuid, sender.known.uuid_of(message.to)))
 
     def deliver(self, place: int, *, keep: bool = False) -> Member:
         """Hand one message to its receiver, which is returned, or drop it where the network is cut."""
-        message, bodies = self.network[place] if keep else self.network.pop(place)
-        member = self.members[message.to]
-        if (message.sender, message.to) not in self.cut:
-            self.guard(member, lambda replica: replica.step(msgpack_copy(message), bodies))
+        sent = self.network[place] if keep else self.network.pop(place)
+        message, member = sent.message, self.members[sent.message.to]
+        if (message.sender, message.to) not in self.cut and member.replica is not None and self._greets(member, sent):
+            self.guard(member, lambda replica: replica.step(msgpack_copy(message), sent.bodies))
         return member
+
+    def _greets(self, member: Member, sent: Sent) -> bool:
+        """Whether the receiver lets the sender in, as links do by a PeerHello."""
+        known = member.known.uuid_of(sent.message.sender)
+        if sent.to_uuid not in (b"", member.uuid) or known not in (b"", sent.uuid):
+            self.count("strange directory")
+            return False
+        if not known:
+            self.guard(member, lambda replica: member.known.heard(sent.message.sender, sent.uuid))
+        return member.replica is not None
 
     def guard(self, member: Member, what: Callable[[Replica], None]) -> None:
         """Do something to a member; errors of its disk close it, and it is opened anew later."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from penstock.broker.raft.messages import ConfState, Entry
 from penstock.broker.replica import checkpoint as checkpoints
 from penstock.broker.replica.beginning import begin, ids_of
@@ -31,6 +32,7 @@ from support.files import RecordingFiles
 DATA = "/data"
 IDS = ids_of("test", [1, 2, 3])
 OPTIONS = LogOptions(segment_bytes=64 << 10, allocate_bytes=8 << 10)
+MEMBERS = msgspec.msgpack.encode(ConfState((1, 2, 3)))
 TOPIC = bytes(range(16))
 PATHS = [f"{DATA}/topics/{TOPIC.hex()}/{number}" for number in range(3)]
 LOGS = [log_ids.own_id(path) or b"" for path in PATHS]
@@ -155,7 +157,7 @@ class ReplicaWorld:
         acked = layout.word(self.order.log.generation, self.prefix.entry)
         found = Checkpoint(
             cluster=IDS.cluster, entry=entry, term=self.order.term(entry), checksum=self.order.checksum(entry),
-            commit=self.commit, acked=acked, configuration=b"members", logs=logs,
+            commit=self.commit, acked=acked, configuration=MEMBERS, logs=logs,
         )  # fmt: skip
         checkpoints.save(self.files, self.order.log.path, IDS.order, found)
         self.note()

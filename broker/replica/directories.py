@@ -1,0 +1,112 @@
+"""Which data directory each member has: a table that entries of the order hold, so that a wiped disk is no member.
+
+Idea: a node that lost its disk and begins anew under its old number has forgotten what it acknowledged. Together with
+a member that lacks the same entries it would be a majority without them. So members know each other's directories by
+random ids. The first leader that has met every member commits the table of these ids, and once every member has that
+entry on its disk it commits that too. Only then does the shard serve for the first time.
+
+Contract: a member notes a first table durably before it acknowledges the entry, any later one when it is applied.
+Changes travel as Raft's changes of the configuration, in `context`. Must not know links or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from ..raft.membership import changed, restored
+from ..raft.messages import Change, ChangeStep, ConfState, EntryKind, Operation
+from ..raft.state import Role
+
+if TYPE_CHECKING:
+    from ..raft.messages import Entry
+    from ..raft.node import RaftStatus
+
+
+class DirectoryTable(Struct, array_like=True, frozen=True):
+    """The id of each member's directory, by number. `met`: every member has had the table on its disk."""
+
+    uuids: dict[int, bytes] = {}
+    met: bool = False
+
+
+class Members(NamedTuple):
+    """The members at one entry: the configuration as Raft has it, and the table."""
+
+    configuration: ConfState
+    directories: DirectoryTable
+
+    def after(self, change: Change) -> Members:
+        """The members once a change is applied."""
+        configuration = changed(restored(self.configuration), change).stored()
+        return Members(configuration, table_of(change) if change.context else self.directories)
+
+
+class KnownDirectories(Protocol):
+    """What this node knows of the directories of all members, on its disk."""
+
+    def uuid_of(self, node: int) -> bytes:
+        """The id of a member's directory; b"" as long as it is unknown."""
+        ...
+
+    def note(self, uuids: Mapping[int, bytes]) -> None:
+        """From now on these are the directories of the members. Durable on return. Raises StorageFull, OSError."""
+        ...
+
+
+class Directories:
+    """The table of one replica. `entry`: a member that has it has the table too."""
+
+    def __init__(self, known: KnownDirectories, table: DirectoryTable, entry: int) -> None:
+        """`table`: as of what is applied. Raises StorageFull, OSError."""
+        self.table = table
+        self._known = known
+        self._entry = entry
+        self._note(table)
+
+    def _note(self, table: DirectoryTable) -> None:
+        if table.uuids:
+            self._known.note(table.uuids)
+
+    def appended(self, entry: Entry) -> None:
+        """An entry is being written, and is not acknowledged yet. Raises StorageFull, OSError."""
+        if entry.kind is EntryKind.CHANGE and not self.table.met:
+            self._note(table_of(change_of(entry)))
+
+    def applied(self, change: Change, entry: int) -> None:
+        """A change of the configuration is applied. Raises StorageFull, OSError."""
+        if change.context:
+            self.table, self._entry = table_of(change), entry
+            self._note(self.table)
+
+    def missing(self, status: RaftStatus) -> list[int]:
+        """The members that a leader waits for before the shard serves for the first time."""
+        if self.table.met:
+            return []
+        if not self.table.uuids:
+            return [node for node in status.configuration.members() if not self._known.uuid_of(node)]
+        return [node for node, peer in status.members.items() if peer.match < self._entry]
+
+    def next_change(self, status: RaftStatus) -> Change | None:
+        """What a leader is to propose: the table once it has met all members, then that all of them have it."""
+        if self.table.met or status.role is not Role.LEADER or self.missing(status):
+            return None
+        found = self.table.uuids or {node: self._known.uuid_of(node) for node in status.configuration.members()}
+        table = DirectoryTable(found, met=bool(self.table.uuids))
+        stays = ChangeStep(Operation.VOTER, status.node)  # a change has a step
+        return Change((stays,), context=msgspec.msgpack.encode(table))
+
+
+def change_of(entry: Entry) -> Change:
+    """The change that an entry of the kind CHANGE holds; of entry 1, which holds the first members, none."""
+    if entry.index == 1 or not len(entry.data):
+        return Change()
+    return msgspec.msgpack.decode(entry.data, type=Change)
+
+
+def table_of(change: Change) -> DirectoryTable:
+    """The table that a change brings; an empty one if it brings none."""
+    return msgspec.msgpack.decode(change.context, type=DirectoryTable) if change.context else DirectoryTable()
