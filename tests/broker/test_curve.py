@@ -89,6 +89,19 @@ def connected(place: Place, key: Any) -> penstock.Client:
     return until(attempt)
 
 
+def connected_briefly(place: Place) -> penstock.Client:
+    """A client whose key is good for four seconds; for longer where the machine is too busy to connect in four."""
+    for seconds in (4, 32):
+        expires = int(time.time()) + seconds
+        key = place.key(f"brief-{seconds}", expires)
+        while time.time() < expires:
+            try:
+                return place.connect(key)
+            except Unauthenticated:
+                continue
+    raise AssertionError("no connection before its key had expired")
+
+
 def said(place: Place, text: str) -> bool:
     return re.search(text, place.running.errors()) is not None
 
@@ -195,8 +208,7 @@ def test_keys_rotate_with_an_overlap_and_a_withdrawn_one_loses_its_sessions(plac
 
 
 def test_a_key_that_expires_takes_its_connection_along(place: Place):
-    key = place.key("brief", expires=int(time.time()) + 4)
-    with connected(place, key) as client, pytest.raises(Forbidden):
+    with connected_briefly(place) as client, pytest.raises(Forbidden):
         list(iter(client.stats, None))
 
 

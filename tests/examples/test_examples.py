@@ -16,7 +16,7 @@ from support.processes import Serving
 from support.sources import ROOT
 
 EXAMPLES = ROOT / "examples"
-PATIENCE_S = 110.0
+PATIENCE_S = 280.0
 
 Run = Callable[..., str]
 
