@@ -71,6 +71,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in soaking]
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end; looking for garbage in it takes seconds, each time a test has that done."""
+    gc.collect()
+    gc.freeze()
+
+
 class ByFile(LoadScopeScheduling):
     """Files go to whichever process is free; Spark's all to one, so that a run has one JVM session."""
 
@@ -131,9 +138,7 @@ def _command(pid: int) -> str:
 
 
 @pytest.fixture
-def quick_collections() -> Iterator[None]:
+def quick_collections() -> None:
     """The garbage collector looks only at what the test makes."""
     gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    gc.freeze()  # for good: to thaw this would be to thaw what was collected

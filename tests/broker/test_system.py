@@ -23,7 +23,6 @@ def core() -> Iterator[Core]:
     gc.freeze()
     gc.disable()
     yield core
-    gc.unfreeze()
     gc.enable()
 
 

@@ -12,11 +12,11 @@ from penstock.spark.workers import freeze
 
 @pytest.fixture
 def looked_through():
-    """Garbage collection that looks at everything, and does again afterwards."""
+    """Garbage collection that looks at everything; afterwards at little, as before."""
     gc.unfreeze()
     freeze.cache_clear()
     yield
-    gc.unfreeze()
+    gc.freeze()
     freeze.cache_clear()
 
 
