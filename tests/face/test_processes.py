@@ -227,57 +227,57 @@ def test_the_demo_runs_and_finds_everything_equal(tmp_path: Path) -> None:
     assert 0 < story["killed_at"] <= story["restarted_at"]
 
 
-def test_damage_is_exit_code_5_and_repair_can_accept_it(start: Callable[[], Served], tmp_path: Path) -> None:
+def test_damage_is_exit_code_5_and_repair_can_accept_it(start: Callable[[], Served], cli: Cli, tmp_path: Path) -> None:
     served = start()
-    run("topic", "create", "t", "--url", served.unix)
+    cli("topic", "create", "t", "--url", served.unix)
     for value in (b"first\n", b"second\n", b"third\n"):
-        run("produce", "t", "--url", served.unix, stdin=value)
+        cli("produce", "t", "--url", served.unix, stdin=value)
     served.stop()
     (segment,) = (tmp_path / "data" / "topics").rglob("*.segment")
     content = bytearray(segment.read_bytes())
     content[content.index(b"second")] ^= 1
     segment.write_bytes(content)
-    found = run("log", "verify", str(segment.parent))
-    assert found.returncode == exits.DAMAGED
-    assert "damaged" in found.stdout.decode()
-    assert f"{segment}: position " in found.stdout.decode()
-    assert "offset" in found.stdout.decode()
-    assert run("log", "repair", str(segment.parent)).returncode == exits.DAMAGED
-    found = run("log", "repair", str(segment.parent), "--accept-loss")
-    assert found.returncode == exits.OK, found
-    assert run("log", "verify", str(segment.parent)).returncode == exits.OK
+    found = cli("log", "verify", str(segment.parent))
+    assert found.code == exits.DAMAGED
+    assert "damaged" in found.text
+    assert f"{segment}: position " in found.text
+    assert "offset" in found.text
+    assert cli("log", "repair", str(segment.parent)).code == exits.DAMAGED
+    found = cli("log", "repair", str(segment.parent), "--accept-loss")
+    assert found.code == exits.OK, found
+    assert cli("log", "verify", str(segment.parent)).code == exits.OK
     again = start()
-    found = run("consume", "t", "--until-end", "--url", again.unix)
-    assert (found.returncode, found.stdout) == (exits.OK, b"first\nthird\n")
+    found = cli("consume", "t", "--until-end", "--url", again.unix)
+    assert (found.code, found.out) == (exits.OK, b"first\nthird\n")
     assert again.stop() == exits.OK
 
 
 def test_a_partition_that_cannot_be_opened_is_named_by_all_who_read_the_others(
-    start: Callable[[], Served], tmp_path: Path
+    start: Callable[[], Served], cli: Cli, tmp_path: Path
 ) -> None:
     served = start()
-    run("topic", "create", "t", "--partitions", "2", "--url", served.unix)
+    cli("topic", "create", "t", "--partitions", "2", "--url", served.unix)
     for partition in ("0", "1"):
-        run("produce", "t", "--partition", partition, "--url", served.unix, stdin=b"%s\n" % partition.encode())
-    run("queue", "set", "t", "--url", served.unix)
+        cli("produce", "t", "--partition", partition, "--url", served.unix, stdin=b"%s\n" % partition.encode())
+    cli("queue", "set", "t", "--url", served.unix)
     served.stop()
     for segment in (tmp_path / "data" / "topics").glob("*/1/*.segment"):
         segment.write_bytes(segment.read_bytes()[:63])
     again = start()
-    named = b"penstock: partition 1 of topic t cannot be opened: "
+    named = "penstock: partition 1 of topic t cannot be opened: "
     for more in ((), ("--group", "g")):
-        found = run("consume", "t", "--until-end", *more, "--url", again.unix)
-        assert (found.returncode, found.stdout) == (exits.DAMAGED, b"0\n")
-        assert found.stderr.startswith(named)
-    found = run("consume", "t", "--until-end", "--partition", "0", "--url", again.unix)
-    assert (found.returncode, found.stdout, found.stderr) == (exits.OK, b"0\n", b"")
-    found = run("consume", "t", "--until-end", "--partition", "1", "--url", again.unix)
-    assert (found.returncode, found.stdout) == (exits.UNAVAILABLE, b"")
-    assert found.stderr.startswith(named)
+        found = cli("consume", "t", "--until-end", *more, "--url", again.unix)
+        assert (found.code, found.out) == (exits.DAMAGED, b"0\n")
+        assert found.err.startswith(named)
+    found = cli("consume", "t", "--until-end", "--partition", "0", "--url", again.unix)
+    assert (found.code, found.out, found.err) == (exits.OK, b"0\n", "")
+    found = cli("consume", "t", "--until-end", "--partition", "1", "--url", again.unix)
+    assert (found.code, found.out) == (exits.UNAVAILABLE, b"")
+    assert found.err.startswith(named)
     for command in (("queue", "list"), ("group", "list")):
-        assert b"partition 1 unavailable" in run(*command, "--url", again.unix).stdout
+        assert b"partition 1 unavailable" in cli(*command, "--url", again.unix).out
     for command in (("queue", "stats", "t"), ("group", "show", "t", "g")):
-        assert b"unavailable" in run(*command, "--url", again.unix).stdout
+        assert b"unavailable" in cli(*command, "--url", again.unix).out
     assert again.stop() == exits.OK
 
 
