@@ -39,9 +39,9 @@ def propose_few(
         return 0
     overlay = partition.overlay
     latest = overlay.latest
-    if latest.stages.by_id or latest.producers.judge(producer_id, epoch, first_sequence, count) is not None:
-        return 0
     if owner is not None and latest.producers.owner(producer_id) != owner:
+        return 0  # before it is judged: an error says what the producer has sent
+    if latest.stages.by_id or latest.producers.judge(producer_id, epoch, first_sequence, count) is not None:
         return 0
     overlay.propose_records(batch, Entry(Place(first_sequence, count), producer_id, epoch), waiter)
     return count

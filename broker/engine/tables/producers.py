@@ -121,9 +121,9 @@ class ProducerTable:
         producer.epoch, producer.last_us, producer.owner = epoch, time_us, owner
 
     def owned(self, producer_id: int, epoch: int, owner: str, time_us: int) -> None:
-        """A producer has an owner, perhaps before its first batch."""
+        """A producer has an owner, perhaps before its first batch. What another user sent under its id says nothing."""
         producer = self.by_id.get(producer_id)
-        if producer is None:
+        if producer is None or producer.owner not in ("", owner):
             producer = self.by_id[producer_id] = ProducerState(producer_id, epoch, 0, time_us)
         producer.owner = owner
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from penstock.broker.engine.queues.upkeep.rounds import producer_of
+from penstock.broker.engine.queues.upkeep.rounds import OWN, producer_of
+from penstock.broker.engine.tables.effects import ProducerOwned
 from penstock.broker.rights import Principal
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
@@ -64,10 +65,12 @@ def test_not_even_an_administrator_goes_on_with_an_unnamed_producer(rig: Rig):
     assert code(send(rig, topic, ADMIN, 1)) == "forbidden"
 
 
-def test_a_resend_of_another_is_refused_before_it_says_where_the_record_is(rig: Rig):
+@pytest.mark.parametrize("how", [{}, {"keys": [b"k"]}], ids=["few", "keyed"])
+def test_a_resend_of_another_is_refused_before_it_says_where_the_record_is(rig: Rig, how: dict[str, Any]):
     topic = rig.topic()
     send(rig, topic, ANN)
-    assert code(send(rig, topic, BOB, 0)) == "forbidden"
+    for first, epoch in ((0, 0), (9, 0), (0, 1)):
+        assert code(send(rig, topic, BOB, first, epoch=epoch, **how)) == "forbidden"
     assert send(rig, topic, ANN, 0).offset == 0
 
 
@@ -214,3 +217,51 @@ def test_no_user_sends_under_the_id_of_copies_of_dead_letters(rig: Rig):
     known = table.by_id[producer_of(partition_of(rig, topic).log.log_id)]
     assert (known.owner, known.next_sequence) == (":broker", 2)
     assert code(send(rig, graves, ADMIN, 2, known.producer_id)) == "forbidden"
+
+
+def grave(rig: Rig) -> tuple[bytes, bytes, int]:
+    """A queue's topic and its dead-letter topic, and the id that copies there will have."""
+    topic, graves = rig.topic("t"), rig.topic("graves")
+    set_queue(rig, topic, dead_topic="graves")
+    rig.produce(topic, [b"bad", b"worse"])
+    return topic, graves, producer_of(partition_of(rig, topic).log.log_id)
+
+
+def test_what_a_user_sent_under_the_id_of_copies_keeps_no_dead_letter_from_being_copied(rig: Rig):
+    topic, graves, copies = grave(rig)
+    as_(rig, BOB)
+    squatted = encode([b"x"] * 5, producer_id=copies, producer_epoch=3)
+    assert isinstance(rig.ask(m.Produce, graves, 0, payload=squatted), m.Produced)
+    die(rig, topic, [0])
+    assert rig.read(graves) == [b"x"] * 5 + [b"bad"]
+    assert code(send(rig, graves, BOB, 5, copies, 3)) == "forbidden"
+    as_(rig, ADMIN)
+    rig.restart(clean=False)
+    die(rig, topic, [1])
+    assert rig.read(graves)[5:] == [b"bad", b"worse"]
+
+
+def test_a_crash_after_the_owner_and_before_the_copy_loses_no_dead_letter(rig: Rig):
+    topic, graves, copies = grave(rig)
+    as_(rig, BOB)
+    rig.ask(m.Produce, graves, 0, payload=encode([b"x"] * 5, producer_id=copies))
+    partition_of(rig, graves).propose_in_order(ProducerOwned(copies, 0, OWN))
+    rig.turn()
+    as_(rig, ADMIN)
+    rig.restart(clean=False)
+    die(rig, topic, [0])
+    assert rig.read(graves) == [b"x"] * 5 + [b"bad"]
+
+
+def test_copies_wait_for_a_stage_under_their_id_that_takes_no_more(rig: Rig):
+    topic, graves, copies = grave(rig)
+    assert isinstance(put(rig, graves, BOB, stage=copies), m.Produced)
+    die(rig, topic, [0])
+    assert rig.read(graves) == []
+    assert code(put(rig, graves, BOB, 1, stage=copies)) == "invalid_batch"
+    as_(rig, BOB)
+    assert isinstance(commit(rig, BOB, "theirs", 1, m.Stage(graves, 0, copies, 1)), m.TransactionCommitted)
+    as_(rig, ADMIN)
+    rig.pass_time(5.0)
+    assert rig.read(graves) == [b"x", b"bad"]
+    assert code(put(rig, graves, BOB, 1, stage=copies)) == "invalid_batch"

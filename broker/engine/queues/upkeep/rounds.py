@@ -157,6 +157,11 @@ class Round:
         target.check_writable()
         if target.state_damaged:
             raise Unavailable(f"{target!r} is damaged, so which copies it has is not certain: run penstock log repair")
+        owned = target.latest.producers.owner(producer_id) == OWN
+        if producer_id in target.latest.stages.by_id:
+            if not owned:
+                target.propose_in_order(fx.ProducerOwned(producer_id, 0, OWN))  # so nothing is added to the stage
+            raise Unavailable(f"{target!r} has a stage under the id of these copies: they wait until it is gone")
         standing = _next(target.committed.producers.by_id.get(producer_id))
         self._there += [entry for entry in entries if entry.number < standing]
         fresh = [entry for entry in entries if entry.number >= standing]
@@ -166,7 +171,6 @@ class Round:
             self._waiting += 1
             place = Place(first, len(fresh))
             waiter = Gather(lambda: self._committed(fresh), lambda error: self._refused(fresh, error))
-            owned = target.latest.producers.owner(producer_id) == OWN
             before = None if owned else fx.ProducerOwned(producer_id, 0, OWN)
             target.propose_records(batch, Entry(place, producer_id), waiter, before)
 
@@ -253,4 +257,5 @@ def copy_of(entry: OutboxEntry, record: OutboxRecord | None, source: Partition) 
 
 
 def _next(producer: ProducerState | None) -> int:
-    return 0 if producer is None else producer.next_sequence
+    """The number of the first entry without a copy. What a user sent under the id of copies counts as none."""
+    return 0 if producer is None or producer.owner not in ("", OWN) else producer.next_sequence
