@@ -25,6 +25,7 @@ PATH_BYTES_MAX = 107
 """A Unix socket's path, without its closing zero."""
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\*|\[[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9._-]+)?\]")
+_USER = re.compile(r"^([^:/@]*://)?+(?!/).*@", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9._-]{0,200}")
 _BETWEEN = {"tcp": re.compile(","), "unix": re.compile(",(?=/)"), "ipc": re.compile(",(?=/)")}
 """What stands between two addresses, by scheme; in a path, other commas are part of its name."""
@@ -64,12 +65,17 @@ class Url(msgspec.Struct, frozen=True):
         return self.host in _WILDCARDS
 
 
+def shown(text: str) -> str:
+    """What was given as an address, for people: without a user and password, which no address has."""
+    return repr(_USER.sub(r"\1...@", text, count=1))
+
+
 def parse(text: str, *, schemes: tuple[str, ...] = SCHEMES) -> Url:
     """The address that `text` names. Raises InvalidUrl."""
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in schemes:
         wanted = ", ".join(f"{name}://" for name in schemes)
-        raise InvalidUrl(f"{text!r} does not start with one of {wanted}")
+        raise InvalidUrl(f"{shown(text)} does not start with one of {wanted}")
     return _PARSERS[scheme](text, rest)
 
 
@@ -84,7 +90,7 @@ def addresses(text: str) -> list[str]:
         return [text]
     found = list(dict.fromkeys(f"{scheme}{separator}{part.removeprefix(f'{scheme}://')}" for part in parts))
     if len(found) > ADDRESSES_MAX:
-        raise InvalidUrl(f"{text!r} names {len(found)} addresses; the limit is {ADDRESSES_MAX}")
+        raise InvalidUrl(f"{shown(text)} names {len(found)} addresses; the limit is {ADDRESSES_MAX}")
     for address in found:
         connect_url(address)
     return found
@@ -110,9 +116,9 @@ def _definite(text: str, host: str, port: str) -> Url:
     """An address of one socket; `host` and `port` say what to give where it names none. Raises InvalidUrl."""
     url = parse(text, schemes=SOCKET_SCHEMES)
     if url.is_wildcard:
-        raise InvalidUrl(f"{text!r} names every interface; {host}")
+        raise InvalidUrl(f"{shown(text)} names every interface; {host}")
     if url.scheme == "tcp" and not url.port:
-        raise InvalidUrl(f"{text!r} has port 0; {port}")
+        raise InvalidUrl(f"{shown(text)} has port 0; {port}")
     return url
 
 
@@ -140,18 +146,22 @@ def has_translated_ports(listener: str, advertised: Sequence[str]) -> bool:
 
 def _port(text: str, rest: str) -> Url:
     scheme = text.partition("://")[0]
+    if "@" in rest:
+        raise InvalidUrl(
+            f"{shown(text)} names a user, which no address does: clients authenticate by a key, see PENSTOCK_KEY"
+        )
     host, separator, port = rest.rpartition(":")
     if not separator or not _HOST.fullmatch(host):
-        raise InvalidUrl(f"{text!r} is not {scheme}://HOST:PORT (an IPv6 host stands in brackets)")
+        raise InvalidUrl(f"{shown(text)} is not {scheme}://HOST:PORT (an IPv6 host stands in brackets)")
     if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-        raise InvalidUrl(f"{text!r} has port {port!r}; ports are 0 to 65535")
+        raise InvalidUrl(f"{shown(text)} has port {port!r}; ports are 0 to 65535")
     return Url(scheme, host=host, port=int(port))
 
 
 def _socket_path(text: str, rest: str) -> Url:
     path = _absolute(text, rest)
     if len(path.encode()) > PATH_BYTES_MAX:
-        raise InvalidUrl(f"{text!r} has a path over {PATH_BYTES_MAX} bytes, the limit of Unix sockets; shorten it")
+        raise InvalidUrl(f"{shown(text)} has a path over {PATH_BYTES_MAX} bytes, the limit of Unix sockets; shorten it")
     return Url(text.partition("://")[0], path=path)
 
 
@@ -161,18 +171,18 @@ def _file(text: str, rest: str) -> Url:
 
 def _mem(text: str, rest: str) -> Url:
     if not _NAME.fullmatch(rest):
-        raise InvalidUrl(f"{text!r} has a name with other characters than letters, digits, '.', '_' and '-'")
+        raise InvalidUrl(f"{shown(text)} has a name with other characters than letters, digits, '.', '_' and '-'")
     return Url("mem", name=rest)
 
 
 def _absolute(text: str, path: str) -> str:
     """Relative paths mean something else in every process, and names after '@' carry no permissions."""
     if not path.startswith("/"):
-        raise InvalidUrl(f"{text!r} needs an absolute path: {text.partition('://')[0]}:///directory/name")
+        raise InvalidUrl(f"{shown(text)} needs an absolute path: {text.partition('://')[0]}:///directory/name")
     if "\0" in path or not path.isprintable():
-        raise InvalidUrl(f"{text!r} has characters that no path should have")
+        raise InvalidUrl(f"{shown(text)} has characters that no path should have")
     if path.endswith("/") and path.strip("/") == "":
-        raise InvalidUrl(f"{text!r} names the root directory; name something below it")
+        raise InvalidUrl(f"{shown(text)} names the root directory; name something below it")
     return path
 
 

@@ -54,6 +54,13 @@ BAD = {
     "file://": "needs an absolute path",
     "file:///": "names the root directory",
     "mem://a/b": "other characters than",
+    "tcp://ann:pl4nted@h:1": "'tcp://...@h:1' names a user, which no address does",
+    "tcp://h:pl4nted@": "'tcp://...@' names a user",
+    "redis://:pl4nted@h:6379/0": "'redis://...@h:6379/0' does not start with one of",
+    "ann:pl4nted@h:1": "'...@h:1' does not start with one of",
+    "mem://ann:pl4nted@h": "'mem://...@h' has a name with other",
+    "unix://ann:pl4nted@/s": "'unix://...@/s' needs an absolute path",
+    "file:///a@b\n": "'file:///a@b\\n' has characters",
 }
 
 
