@@ -156,7 +156,8 @@ class Users:
         matching.add_done_callback(finished)
         if await asyncio.shield(matching) and known is not None:
             return self._principal(name)
-        self._refused(f"user {name!r} with a wrong password" if known else f"{name!r}, who is no user", source)
+        # A name that is none is often a password or a token that a client sent in its place.
+        self._refused(f"user {name!r} with a wrong password" if known else "a name that is no user's", source)
         return None
 
     def _check_guesses(self, source: str) -> None:

@@ -22,7 +22,7 @@ def test_wrong_passwords_and_tokens_are_logged_with_their_source_and_without_the
         users = Users.load(path)
         assert await users.verify("ann", "right", "1.2.3.4") is not None
         assert users.refusals.count == 0
-        for name, source in (("ann", "1.2.3.4"), ("eve\n", "")):
+        for name, source in (("ann", "1.2.3.4"), ("secret-as-name\n", "")):
             assert await users.verify(name, "s3cret", source) is None
         assert users.verify_token("t0ken", "5.6.7.8") is None
         assert users.verify_token(expired, "5.6.7.8") is None
@@ -37,5 +37,5 @@ def test_wrong_passwords_and_tokens_are_logged_with_their_source_and_without_the
     assert first == "refused 1 clients, the last: user 'ann' with a wrong password, from 1.2.3.4"
     assert sum(int(said.split()[1]) for said in rest) == 3
     assert rest[-1].endswith("robot has expired, from 5.6.7.8")
-    for secret in ("s3cret", "t0ken", expired):
+    for secret in ("s3cret", "t0ken", expired, "secret-as-name"):
         assert secret not in caplog.text
