@@ -15,15 +15,18 @@ from typing import Any, NamedTuple
 
 import penstock
 import pytest
-from penstock.broker.engine import Now
+from penstock.broker.engine import Node, Now
 from penstock.clients.backing_up import back_up
 from penstock.clients.embedded import local
+from penstock.errors import Forbidden
 from penstock.storage import layout
 from penstock.storage.backup_point import read_point
+from penstock.storage.batch import encode
 from penstock.storage.errors import NewerFormat
 from penstock.storage.files import Files
 from penstock.storage.restore import restore
 from penstock.storage.verify import verify
+from penstock.transport.messages import Stage
 from support import past
 from support.sources import ROOT
 from xxhash import xxh3_64_intdigest
@@ -124,6 +127,36 @@ def test_a_lease_of_a_killed_process_ends_at_its_time(then: Past):
         with client.worker("jobs", group="work") as worker:
             tasks = worker.fetch(max_records=10, wait=1.0)
             assert sorted(task.value for task in tasks) == [b"leased", b"ready"]
+
+
+@pytest.mark.parametrize("name", ["owned", "owned-killed"])
+def test_owners_are_those_of_then(then: Past, name: str, monkeypatch: pytest.MonkeyPatch):
+    """From a snapshot, and from the log alone."""
+    if name not in then.seen:
+        pytest.skip("there were no owners then")
+    (feed, epoch), stage = then.seen[name]["feed"], then.seen[name]["stage"]
+    with then.connect(name) as client:
+        topic = client.topic(past.OWNED).id
+        stages = [Stage(bytes.fromhex(topic), 0, stage, 1)]
+        batches = [
+            encode([b"more"], producer_id=id_, producer_epoch=its, first_sequence=1)
+            for id_, its in ((past.SENDS, 0), (feed, epoch))
+        ]
+        going_on: list[Callable[[], object]] = [
+            *(lambda each=each: client.append_batch(past.OWNED, 0, each, id=topic) for each in batches),
+            lambda: client.commit_stages("other", 1, stages),
+            lambda: client.commit_stages("nightly", 2, stages),
+            lambda: client.open_producer(past.OWNED, 0, "feed"),
+        ]
+        monkeypatch.setattr(Node, "receive", past.acting_as("bob"))
+        for act in going_on:
+            with pytest.raises(Forbidden):
+                act()
+        monkeypatch.setattr(Node, "receive", past.acting_as("ann"))
+        del going_on[2]
+        for act in going_on:
+            act()
+        assert sorted(past.values(client, past.OWNED)[0]) == ["ann's", "ann's", "more", "more", "staged"]
 
 
 def test_directories_without_a_broker_go_on(then: Past):

@@ -1,6 +1,6 @@
 """Makes what `tests/golden/directories` keeps of a release: `python past.py DIR`, with the penstock of then.
 
-It uses only what all of these releases have, and writes down what it saw: `seen.json`.
+It uses only what all of these releases have (owners: those since 2026-11-28), and writes down what it saw: `seen.json`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import penstock
+from penstock.broker.engine import Node
+from penstock.storage.batch import encode
 
 DAY_S = 86400
 TOPICS = {"flights": 2, "jobs": 1, "orders": 2}
@@ -89,6 +92,42 @@ def alone(root: Path) -> None:
             spool.send_many("flights", [b"AA 1141"])
 
 
+def acting_as(name: str) -> Callable[..., None]:
+    """What stands in for `Node.receive`, so that an embedded broker has users, and all clients are this one."""
+    from penstock.broker.rights import Grant, Principal
+
+    receive, own = Node.receive, [Grant(False, frozenset(["see", "read", "write"]), "*")]
+    known = getattr(receive, "real", receive)
+    user = Principal(name, [*own, Grant(False, frozenset(["manage"]), "*")] if name == "admin" else own)
+
+    def acting(node: Any, peer: Any, message: Any, payload: Any, now: Any) -> None:
+        known(node, peer, message, payload, now, user)
+
+    acting.real = known  # pyright: ignore[reportFunctionMemberAccess]
+    return acting
+
+
+OWNED = "owned"
+SENDS = 0xA11CE
+"""The id of a producer of ann's."""
+
+
+def owned(client: Any) -> dict[str, Any]:
+    """What belongs to ann: producers with and without a name, a stage, a transaction. Returns what names them."""
+    Node.receive = acting_as("admin")
+    topic = client.create_topic(OWNED, segment_bytes=64 << 10)
+    Node.receive = acting_as("ann")
+    feed = client.open_producer(OWNED, 0, "feed")
+    for producer_id, epoch in ((feed.producer_id, feed.epoch), (SENDS, 0)):
+        batch = encode([b"ann's"], producer_id=producer_id, producer_epoch=epoch)
+        client.append_batch(OWNED, 0, batch, id=topic.id)
+    with client.staging() as staging:
+        staging.producer(OWNED).send(b"staged")
+        stages = staging.stages()
+    client.commit_stages("nightly", 1, [])
+    return {"feed": [feed.producer_id, feed.epoch], "stage": stages[0].stage}
+
+
 def main(root: Path) -> None:
     root.mkdir(parents=True)
     alone(root)
@@ -99,6 +138,11 @@ def main(root: Path) -> None:
             live(client)
         seen = {"topics": {topic: values(client, topic) for topic in TOPICS}}
         seen["lag"] = client.group("flights", "report").lag
+    with penstock.connect(f"file://{root}/owned") as client:
+        seen["owned"] = owned(client)
+    killed = penstock.connect(f"file://{root}/owned-killed")
+    seen["owned-killed"] = owned(killed)
+    Node.receive = acting_as("admin")
     seen["made_us"] = time.time_ns() // 1000
     (root / "seen.json").write_text(json.dumps(seen))
     client = penstock.connect(f"file://{root}/killed")
