@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,16 @@ AS_TEXT = [name for name in HOSTILE_NAMES if name.encode("utf-8", "ignore").deco
 MAKERS = [
     (m.CreateTopic, "name"), (m.OpenProducer, "name"), (m.Join, "group"), (m.Join, "member"), (m.SetQueue, "group"),
     (m.Lease, "group"), (m.BeginGroup, "group"), (m.SetSchedule, "name"), (m.SettleTasks, "group"),
+    (m.CommitTransaction, "transaction"), (m.Commit, "group"), (m.PauseQueue, "group"), (m.SetWorker, "group"),
+    (m.Claim, "group"), (m.SettleRecords, "group"), (m.RedriveDead, "group"), (m.CancelTask, "group"),
 ]  # fmt: skip
-"""Messages that make what they name, unless it is there."""
+"""Messages that make what they name, or change it."""
 
-OPTIONAL = {(m.Join, "group")}
-"""Where no name is one, too."""
+GIVEN: dict[type, dict[str, Any]] = {m.CommitTransaction: {"stages": []}, m.Commit: {"session": 0, "positions": []}}
+"""What else such a message says, so that only its name is wrong."""
+
+ALLOWED = {(m.Join, "group"): {""}, (m.CommitTransaction, "transaction"): {"~root", "~a"}}
+"""Names that mean something there: none, and a transaction that is committed once."""
 
 
 @pytest.fixture
@@ -45,14 +51,15 @@ def raw(broker: Serving) -> Any:
 def test_a_broker_makes_nothing_of_such_a_name(raw: RawClient, kind: type, field: str):
     topic = raw.create_topic("hostile")
     sample = next(message for message, _ in samples.REQUESTS if type(message) is kind)
-    changes = {"topic": topic} if "topic" in sample.__struct_fields__ else {}
+    changes = ({"topic": topic} if "topic" in sample.__struct_fields__ else {}) | GIVEN.get(kind, {})
 
     def answer(name: str) -> object:
         return raw.ask(lambda request: samples_with(sample, request=request, **changes, **{field: name}))[0]
 
     answers = {name: answer(name) for name in AS_TEXT}
     refused = {name for name, answer in answers.items() if isinstance(answer, m.Failure)}
-    assert [shown(name) for name in AS_TEXT if name not in refused and (name or (kind, field) not in OPTIONAL)] == []
+    allowed = ALLOWED.get((kind, field), set())
+    assert [shown(name) for name in AS_TEXT if name not in refused and name not in allowed] == []
     assert not isinstance(raw.ask(m.Ping)[0], m.Failure)
 
 
@@ -78,6 +85,12 @@ def test_an_embedded_broker_refuses_them_too(tmp_path: Path):
         ("PUT", "/api/v1/topics/hostile/groups/{}", b"{}"),
         ("GET", "/topics/{}", None),
         ("GET", "/queues/hostile/{}", None),
+        ("PUT", "/schedules/hostile/{}", b'{"spec": "every 30s", "value": "x"}'),
+        ("PUT", "/schedules/{}/daily", b'{"spec": "every 30s", "value": "x"}'),
+        ("GET", "/tasks/{}-0-0", None),
+        ("POST", "/tasks/{}-0-0/ack", b"{}"),
+        ("POST", "/api/v1/topics/hostile/groups/{}/pause", b"{}"),
+        ("DELETE", "/api/v1/topics/{}", None),
     ],
 )
 def test_http_refuses_them_and_shows_none_as_markup(gateway: GatewayProcess, native, method, path, body):
@@ -98,6 +111,60 @@ def test_http_refuses_them_and_shows_none_as_markup(gateway: GatewayProcess, nat
             served.append((shown(name), answer.status))
     connection.close()
     assert served == []
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "more"),
+    [
+        ("/api/v1/topics", "name", {}), ("/tasks", "queue", {"value": "x"}), ("/tasks/lease", "queue", {}),
+        ("/tasks/lease", "group", {"queue": "hostile"}), ("/dead-letters/redrive", "queue", {}),
+        ("/dead-letters/discard", "group", {"queue": "hostile"}),
+        ("/api/v1/topics", "settings", {"name": "settings"}),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)  # fmt: skip
+def test_http_refuses_them_in_bodies(gateway: GatewayProcess, native, path: str, field: str, more: dict[str, Any]):
+    native.create_topic("hostile", if_missing=True)
+    before = {topic.name for topic in native.topics()}
+    place = urlsplit(gateway.http_url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
+    served = []
+    for name in HOSTILE_NAMES:
+        body = json.dumps(more | {field: {name: 1} if field == "settings" else name})
+        connection.request("POST", path, body, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        if not 400 <= answer.status < 500:
+            served.append((shown(name), answer.status))
+    connection.close()
+    assert served == []
+    assert {topic.name for topic in native.topics()} == before
+
+
+@pytest.mark.parametrize("command", ["XGROUP CREATE", "XREADGROUP"])
+def test_groups_of_redis_clients_are_names_that_others_see_or_an_error(gateway: GatewayProcess, native, command: str):
+    redis = pytest.importorskip("redis", reason=NEEDS)
+    topic = f"hostile-{command.split()[-1].lower()}"
+    native.create_topic(topic)
+    resp = redis.Redis(port=gateway.port, socket_timeout=120)
+    kept, said = 0, set[str]()
+    for name in HOSTILE_NAMES:
+        word = name.encode("utf-8", "surrogateescape" if "\udcff" in name else "surrogatepass")
+        try:
+            if command == "XREADGROUP":
+                resp.execute_command("XREADGROUP", "GROUP", word, word, "COUNT", 1, "STREAMS", topic, ">")
+            else:
+                resp.execute_command("XGROUP", "CREATE", topic, word, "0")
+        except redis.RedisError as error:
+            said.add(str(error).partition(":")[0])
+            continue
+        kept += 1
+    made = {queue.name for queue in native.queues(topic)}
+    assert len(made) == kept, "no two names are one group"
+    assert [name for name in made if not is_name(name)] == []
+    assert not [each for each in said if "the gateway failed" in each]
+    assert resp.ping()
+    resp.close()
 
 
 def test_redis_clients_get_topics_of_escaped_names_or_an_error(gateway: GatewayProcess, native, folder: Path):
