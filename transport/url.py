@@ -67,7 +67,12 @@ class Url(msgspec.Struct, frozen=True):
 
 def shown(text: str) -> str:
     """What was given as an address, for people: without a user and password, which no address has."""
-    return repr(_USER.sub(r"\1...@", text, count=1))
+    return repr(without_user(text))
+
+
+def without_user(text: str) -> str:
+    """A text as it may be shown that was meant to be an address."""
+    return _USER.sub(r"\1...@", text, count=1)
 
 
 def parse(text: str, *, schemes: tuple[str, ...] = SCHEMES) -> Url:

@@ -11,6 +11,7 @@ import msgspec
 
 from .. import config as configuration
 from ..storage import units
+from ..transport.url import without_user
 from .options import with_config
 from .output import Output
 
@@ -32,12 +33,12 @@ def show(settings: tuple[tuple[str, str], ...], config_file: str | None, as_json
                  in --config, else of PENSTOCK_CONFIG, else ~/.config/penstock/config.toml
     """
     loaded = configuration.load(dict(settings), path=config_file)
-    output = Output(as_json=as_json)
+    output, values = Output(as_json=as_json), list(map(_without_users, loaded.values))
     if as_json:
-        for sourced in loaded.values:
+        for sourced in values:
             output.json(msgspec.structs.asdict(sourced))
         return
-    rows = [(sourced.name, _text(sourced), sourced.source, sourced.about) for sourced in loaded.values]
+    rows = [(sourced.name, _text(sourced), sourced.source, sourced.about) for sourced in values]
     output.table(["setting", "value", "source", "about"], rows)
     _name_strangers(output, loaded)
 
@@ -72,6 +73,16 @@ def default() -> None:
 def _name_strangers(output: Output, loaded: configuration.Loaded) -> None:
     for variable in loaded.strangers:
         output.note(f"the variable {variable} is no setting{_near(variable)}")
+
+
+def _without_users(sourced: configuration.Sourced) -> configuration.Sourced:
+    """No password in an address is shown, though no address of ours has one."""
+    value = sourced.value
+    if isinstance(value, str) and "://" in value:
+        value = without_user(value)
+    elif isinstance(value, list | tuple):
+        value = [without_user(each) if "://" in str(each) else each for each in value]
+    return msgspec.structs.replace(sourced, value=value)
 
 
 def _text(sourced: configuration.Sourced) -> Any:
