@@ -17,7 +17,16 @@ from ..storage.errors import Error
 from ..transport.codec import decode_answer, frames
 from ..transport.errors import ProtocolError, TransportError
 from ..transport.failures import error_of
-from ..transport.messages import Answer, AskCluster, ClusterState, Failure, Message, TransferBegun, TransferLead
+from ..transport.messages import (
+    Answer,
+    AskCluster,
+    ClusterState,
+    Failure,
+    Message,
+    ReplaceNode,
+    TransferBegun,
+    TransferLead,
+)
 from ..transport.sent import Sent
 from ..transport.sockets import Sockets
 from .errors import TimedOut
@@ -75,12 +84,21 @@ def cluster_state(urls: Iterable[str], timeout_s: float) -> ClusterState:
 
 def transfer_lead(urls: Iterable[str], node: int, timeout_s: float) -> TransferBegun:
     """Have the leader hand the lead over to a node, 0 for the furthest. Raises TimedOut, InvalidRequest, NoLeader."""
+    return _ask_leader(urls, TransferLead(1, node), TransferBegun, timeout_s)
+
+
+def replace_node(urls: Iterable[str], node: int, timeout_s: float) -> ClusterState:
+    """Have the leader take the directory that a node was refused with for the node's. Raises as `transfer_lead`."""
+    return _ask_leader(urls, ReplaceNode(1, node), ClusterState, timeout_s)
+
+
+def _ask_leader(urls: Iterable[str], message: Message, expected: type[A], timeout_s: float) -> A:
     given = list(urls)
     state = cluster_state(given, timeout_s)
     last: Error = TimedOut("the cluster has no leader now: ask again")
     for url in [*_addresses(state), *given]:
         try:
-            return ask_node(url, TransferLead(1, node), TransferBegun, timeout_s)
+            return ask_node(url, message, expected, timeout_s)
         except Error as error:
             if error.code not in ("not_leader", "no_leader", TimedOut.code):
                 raise

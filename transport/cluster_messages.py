@@ -40,6 +40,13 @@ class ClusterState(Message, tag=117, frozen=True):
     members: list[ClusterMember]
 
 
+class ReplaceNode(Message, tag=144, frozen=True):
+    """Make the directory that a node came with, and was refused with, that of the node. Answered by ClusterState."""
+
+    request: Count
+    node: Count
+
+
 class TransferLead(Message, tag=118, frozen=True):
     """Hand the lead over to a node; 0: to the one that is the furthest. Answered by TransferBegun."""
 

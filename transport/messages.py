@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from .checkpoint_messages import Checkpoint, Checkpointed, LogPlace
-from .cluster_messages import AskCluster, ClusterMember, ClusterState, TransferBegun, TransferLead
+from .cluster_messages import AskCluster, ClusterMember, ClusterState, ReplaceNode, TransferBegun, TransferLead
 from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
 from .lending_messages import GiveBack, Lend, Lent, Moved
 from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, TopicId, Unsigned
@@ -432,7 +432,7 @@ Request = (
     | ListPending | ListWorkers | SetWorker | Claim
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
     | DeleteRecords | ListDeleted | AskCursors | FetchMany | Checkpoint | Lend | Moved | GiveBack
-    | AskCluster | TransferLead
+    | AskCluster | ReplaceNode | TransferLead
 )  # fmt: skip
 """Messages from a client."""
 

@@ -90,6 +90,7 @@ TABLE: dict[type, Row] = {
     m.Stats: lambda message, name_of: (("see", NODE),),
     m.Checkpoint: lambda message, name_of: (("manage", NODE),),
     m.AskCluster: lambda message, name_of: (("see", NODE),),
+    m.ReplaceNode: lambda message, name_of: (("manage", NODE),),
     m.TransferLead: lambda message, name_of: (("manage", NODE),),
     # topics
     m.CreateTopic: lambda message, name_of: (("manage", f"topic:{message.name}"),),

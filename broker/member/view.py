@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .standing import ShownRole
 
 UNKNOWN = -1
+LEARNER = "learner"
 
 _STATES = {FollowerPace.PROBE: "probing", FollowerPace.REPLICATE: "replicating", FollowerPace.SNAPSHOT: "installing"}
 
@@ -63,7 +64,7 @@ class MemberView:
     def _other(self, node: int, status: RaftStatus, leader: int, reachable: set[int]) -> ClusterMember:
         role, state, lag = LEADER if node == leader else "", "", UNKNOWN
         if (peer := status.members.get(node)) is not None:
-            role, lag = FOLLOWER, max(0, status.last - peer.match)
+            role, lag = LEARNER if peer.learner else FOLLOWER, max(0, status.last - peer.match)
             state = _STATES[peer.pace] if node in reachable and peer.active else "unreachable"
         elif node not in reachable:
             state = "unreachable"
@@ -84,6 +85,25 @@ class MemberView:
         if chosen not in self._links.reachable() or not core.transfer(chosen):
             raise InvalidRequest(f"node {chosen} cannot take the lead now: it is unreachable, or no voter")
         return TransferBegun(request, chosen, status.term)
+
+    def replace(self, request: int, node: int, now: Now) -> ClusterState:
+        """Begin to make the directory that a node was refused with the node's. Raises InvalidRequest, NotLeader."""
+        own = self._links.own
+        if self._standing.role != LEADER:
+            raise self._replica.node.not_leading()
+        if node not in own.peers:
+            raise InvalidRequest(f"node {node} is none of the cluster: {', '.join(map(str, sorted(own.peers)))} are")
+        if node == own.node:
+            raise InvalidRequest(f"node {node} leads, so its directory is not lost: hand the lead over before")
+        uuid = self._links.strangers.get(node)
+        if uuid is None:
+            raise InvalidRequest(
+                f"node {node} has not come with another directory: start it with an empty one and the options that it "
+                "had, and ask again"
+            )
+        if refusal := self._replica.replace(node, uuid):
+            raise InvalidRequest(f"node {node} cannot be replaced now ({refusal}): ask again")
+        return self.state(request, now)
 
     def _furthest(self, status: RaftStatus) -> int:
         others = {node: peer.match for node, peer in status.members.items() if node != status.node}

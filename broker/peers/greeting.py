@@ -59,3 +59,8 @@ def refusal_of(hello: PeerHello, own: PeerIdentity, uuid_of: Callable[[int], byt
             f"this one {own.oldest_version} to {own.newest_version}: upgrade the older one"
         )
     return ""
+
+
+def is_replaceable(hello: PeerHello, own: PeerIdentity) -> bool:
+    """Whether a node that was refused came with all but the directory that is known of it."""
+    return not refusal_of(hello, own, lambda node: b"")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...transport.errors import ProtocolError
 from ...transport.sent import Sent
 from .addresses import data_address
-from .greeting import PeerIdentity, refusal_of
+from .greeting import PeerIdentity, is_replaceable, refusal_of
 from .messages import FRAME_BYTES_MAX, PeerHello, frames_of, message_of
 from .outbox import PeerLane, PeerOutbox
 
@@ -107,6 +107,8 @@ class PeerLinks:
         self._greeted: list[Greeted] = [{}, {}]  # by socket
         self.advertised: dict[int, list[str]] = {}
         """Where clients connect to a node, as it said."""
+        self.strangers: dict[int, bytes] = {}
+        """The uuid of the directory that a node came with last and was refused for, until it is let in."""
         self.refused = 0
         """Greetings so far that were refused."""
         self._renewed: set[int] = set()
@@ -188,8 +190,11 @@ class PeerLinks:
 
     def _greet(self, server: ServerSocket, greeted: Greeted, peer: bytes, hello: PeerHello) -> None:
         if refusal := refusal_of(hello, self.own, self._uuid_of):
+            if is_replaceable(hello, self.own):
+                self.strangers[hello.node] = hello.uuid
             self._refuse(server, greeted, peer, refusal)
             return
+        self.strangers.pop(hello.node, None)
         while len(greeted) >= GREETED_MAX:
             del greeted[next(iter(greeted))]
         self._on_greeted(hello.node, hello.uuid)

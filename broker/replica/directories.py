@@ -5,6 +5,10 @@ a member that lacks the same entries it would be a majority without them. So mem
 random ids. The first leader that has met every member commits the table of these ids, and once every member has that
 entry on its disk it commits that too. Only then does the shard serve for the first time.
 
+A directory is replaced by one entry, which removes the member and names the new directory. Members that have applied
+it let that directory in and no longer count its vote. The leader adds it as a learner, and as a voter once it has
+nearly everything.
+
 Contract: a member notes a first table durably before it acknowledges the entry, any later one when it is applied.
 Changes travel as Raft's changes of the configuration, in `context`. Must not know links or files.
 """
@@ -19,11 +23,16 @@ from msgspec import Struct
 
 from ..raft.membership import changed, restored
 from ..raft.messages import Change, ChangeStep, ConfState, EntryKind, Operation
+from ..raft.progress import FollowerPace
 from ..raft.state import Role
 
 if TYPE_CHECKING:
     from ..raft.messages import Entry
     from ..raft.node import RaftStatus
+
+
+VOTES_BEHIND = 100
+"""A learner that lacks no more entries than this becomes a voter."""
 
 
 class DirectoryTable(Struct, array_like=True, frozen=True):
@@ -58,14 +67,24 @@ class KnownDirectories(Protocol):
 
 
 class Directories:
-    """The table of one replica. `entry`: a member that has it has the table too."""
+    """The table of one replica."""
 
-    def __init__(self, known: KnownDirectories, table: DirectoryTable, entry: int) -> None:
-        """`table`: as of what is applied. Raises StorageFull, OSError."""
-        self.table = table
+    def __init__(self, known: KnownDirectories, members: Members, entry: int) -> None:
+        """`members`: of what is applied; a peer that has `entry` has the table too. Raises StorageFull, OSError."""
+        self.members = members
         self._known = known
         self._entry = entry
-        self._note(table)
+        self._note(self.table)
+
+    @property
+    def table(self) -> DirectoryTable:
+        """As of what is applied."""
+        return self.members.directories
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the shard serves, and every directory of the table is that of a voter."""
+        return self.table.met and self.table.uuids.keys() <= set(self.members.configuration.voters)
 
     def _note(self, table: DirectoryTable) -> None:
         if table.uuids:
@@ -77,9 +96,10 @@ class Directories:
             self._note(table_of(change_of(entry)))
 
     def applied(self, change: Change, entry: int) -> None:
-        """A change of the configuration is applied. Raises StorageFull, OSError."""
+        """A change of the members is applied. Raises StorageFull, OSError."""
+        self.members = self.members.after(change)
         if change.context:
-            self.table, self._entry = table_of(change), entry
+            self._entry = entry
             self._note(self.table)
 
     def missing(self, status: RaftStatus) -> list[int]:
@@ -91,13 +111,35 @@ class Directories:
         return [node for node, peer in status.members.items() if peer.match < self._entry]
 
     def next_change(self, status: RaftStatus) -> Change | None:
-        """What a leader is to propose: the table once it has met all members, then that all of them have it."""
-        if self.table.met or status.role is not Role.LEADER or self.missing(status):
+        """What a leader is to propose: the table once it has met all members, then that all of them have it; later
+        what makes a replaced member a learner, and a learner a voter."""
+        if self.is_settled or status.role is not Role.LEADER or self.missing(status):
             return None
+        if self.table.met:
+            return self._joining(status)
         found = self.table.uuids or {node: self._known.uuid_of(node) for node in status.configuration.members()}
         table = DirectoryTable(found, met=bool(self.table.uuids))
-        stays = ChangeStep(Operation.VOTER, status.node)  # a change has a step
-        return Change((stays,), context=msgspec.msgpack.encode(table))
+        return _bringing(table, ChangeStep(Operation.VOTER, status.node))  # a step that changes nothing
+
+    def _joining(self, status: RaftStatus) -> Change | None:
+        for node in self.table.uuids:
+            peer = status.members.get(node)
+            if peer is None:
+                return Change((ChangeStep(Operation.LEARNER, node),))
+            if peer.learner and peer.pace is FollowerPace.REPLICATE and status.last - peer.match <= VOTES_BEHIND:
+                return Change((ChangeStep(Operation.VOTER, node),))
+        return None
+
+    def replacement(self, status: RaftStatus, node: int, uuid: bytes) -> Change:
+        """What makes another directory that of a member, which is removed until it has joined with it."""
+        table = DirectoryTable({**self.table.uuids, node: uuid}, met=True)
+        is_member = node in status.configuration.members()
+        step = ChangeStep(Operation.REMOVE, node) if is_member else ChangeStep(Operation.VOTER, status.node)
+        return _bringing(table, step)
+
+
+def _bringing(table: DirectoryTable, step: ChangeStep) -> Change:
+    return Change((step,), context=msgspec.msgpack.encode(table))
 
 
 def change_of(entry: Entry) -> Change:

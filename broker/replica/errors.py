@@ -10,6 +10,11 @@ class ReplicaDamaged(StorageError):
 
     code = "replica_damaged"
 
+    @property
+    def message(self) -> str:
+        """The human sentence, with the way out."""
+        return f"{super().message}; start this node with an empty directory, and run penstock cluster replace"
+
 
 class ReplicaBroken(StorageError):
     """This replica cannot go on from here: it is closed and opened anew, and nothing is repaired in place."""

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...storage.batch import parse
-from ...transport.messages import AskCluster, Hello, Ping, Stats, TransferLead
+from ...transport.messages import AskCluster, Hello, Ping, ReplaceNode, Stats, TransferLead
 from ..raft.messages import EntryKind, Kind
 from ..raft.state import Role
-from .directories import Members, change_of
+from .directories import change_of
 from .durable_prefix import DurablePrefix
 from .entries import Flush, NamedBatch, batches_of, encode_flush
 from .errors import ReplicaBroken
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .places import Places
     from .replicated import Replicated
 
-ANYWHERE = (Hello, Ping, Stats, AskCluster, TransferLead)
+ANYWHERE = (Hello, Ping, Stats, AskCluster, ReplaceNode, TransferLead)
 """What a member answers that does not lead."""
 
 CATCH_UP = (Kind.SHIP, Kind.PIECE)
@@ -191,10 +191,17 @@ class Replica:
         return [self.order.log, *(log for log in found if log is not self.order.log)] if found else []
 
     def _propose_change(self) -> None:
-        if self.core.role is Role.LEADER and not self.directories.table.met:
+        if self.core.role is Role.LEADER and not self.directories.is_settled:
             change = self.directories.next_change(self.core.status())
             if change is not None:
                 self.core.propose_change(change, msgspec.msgpack.encode(change))
+
+    def replace(self, node: int, uuid: bytes) -> str:
+        """As leader, begin to make a directory that of a member. Why that cannot be now; "" where it has begun."""
+        change = self.directories.replacement(self.core.status(), node, uuid)
+        if self.core.propose_change(change, msgspec.msgpack.encode(change)) is None:
+            return self.core.refusal(change) or "it hands the lead over, or too much waits to be committed"
+        return ""
 
     def _propose(self, now: Now) -> None:
         place = self.core.next_place() if self.node.leads else None
@@ -407,9 +414,9 @@ class Replica:
     def _apply_change(self, entry: Entry) -> None:
         if entry.kind is EntryKind.CHANGE and entry.index > 1:
             change = change_of(entry)
-            configuration = self.core.apply_change(change, entry.index)
+            self.core.apply_change(change, entry.index)
             self.directories.applied(change, entry.index)
-            self._checkpoints.change(Members(configuration, self.directories.table))
+            self._checkpoints.change(self.directories.members)
 
     def checkpoint(self) -> Checkpoint:
         """Write a checkpoint now. Raises StorageFull, Poisoned."""

@@ -1,4 +1,4 @@
-"""`penstock cluster`: what a cluster is, and handing the lead over.
+"""`penstock cluster`: what a cluster is, handing the lead over, and replacing a lost disk.
 
 Contract for programs: `status --json` is one line {"cluster", "leader": number or null, "term", "entry", "members":
 [{"id", "role", "state", "lag", "free_bytes", "clock_ms", "addresses"}, ...]}, in which null is what the answering node
@@ -27,7 +27,7 @@ LOOK_S = 0.1
 
 @click.group
 def command() -> None:
-    """Show a cluster's nodes, and hand the lead over."""
+    """Show a cluster's nodes, hand the lead over, and replace a lost disk."""
 
 
 @command.command(short_help="Show the nodes and which leads.")
@@ -68,6 +68,30 @@ def transfer(node: int | None, session: Invocation) -> None:
     raise TimedOut(
         f"node {begun.node} does not lead within {session.config.timeout_s:g} s: see penstock cluster status, and ask "
         "again"
+    )
+
+
+@command.command(short_help="Replace a node's lost disk.")
+@click.argument("node", type=click.IntRange(1, 255), metavar="NUMBER")
+@with_session
+def replace(node: int, session: Invocation) -> None:
+    """Let a node that lost its disk join again. Start it with an empty directory and the options that it had: the
+    others refuse it. Then this makes the directory the node's, and waits until it has fetched everything and votes."""
+    from ..clients.cluster import cluster_state, replace_node
+    from ..clients.errors import TimedOut
+
+    urls, deadline = addresses(session.url), time.monotonic() + session.config.timeout_s
+    replace_node(urls, node, min(ASK_S, session.config.timeout_s))
+    while time.monotonic() < deadline:
+        state = cluster_state(urls, min(ASK_S, session.config.timeout_s))
+        found = [each for each in state.members if each.node == node and state.leader == state.node]
+        if found and found[0].role == "follower" and found[0].state == "replicating":
+            session.output.say("replaced", f"node {node} is a member again", node=node, term=state.term)
+            return
+        time.sleep(LOOK_S)
+    raise TimedOut(
+        f"node {node} has not fetched everything within {session.config.timeout_s:g} s, and goes on: see penstock "
+        "cluster status"
     )
 
 

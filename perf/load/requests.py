@@ -110,7 +110,9 @@ def _lending(topic: bytes) -> dict[type, list[m.Request]]:
 
 
 def _cluster() -> dict[type, list[m.Request]]:
-    return {m.AskCluster: [m.AskCluster(1)], m.TransferLead: [m.TransferLead(1, 0)]}
+    return {
+        m.AskCluster: [m.AskCluster(1)], m.ReplaceNode: [m.ReplaceNode(1, 1)], m.TransferLead: [m.TransferLead(1, 0)],
+    }  # fmt: skip
 
 
 def _most_of_queues(on: Subjects) -> dict[type, list[m.Request]]:

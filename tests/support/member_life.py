@@ -142,6 +142,9 @@ class MemberLife:
         elif fault == "wipe" and not self.lost:
             self.lost.append(member)
             member.wipe()
+            member.start()
+        elif fault == "wipe" and chance.random() < 0.3:
+            self.replace()
 
     def delete(self) -> None:
         """Delete a topic other than the first. Whatever became of it, it is not looked at any more."""
@@ -149,6 +152,14 @@ class MemberLife:
         if member is not None and len(self.topics) > 1:
             topic = self.topics.pop()
             self.shard.send(member, lambda number: m.DeleteTopic(number, topic))
+
+    def replace(self) -> None:
+        """Make the new directory of a lost disk that of its member."""
+        leader = self.shard.leader
+        for member in self.lost if leader is not None and leader.replica is not None else ():
+            if leader is not member and leader.replica.directories.table.uuids[member.number] != member.uuid:
+                refusal = leader.replica.replace(member.number, member.uuid)
+                self.shard.count("replace refused" if refusal else "replace")
 
     def collect(self) -> None:
         """Take the answers that came."""
@@ -174,12 +185,16 @@ class MemberLife:
         marker = b"the end"
         found = shard.ask(lambda number: m.Produce(number, self.topics[0], 0), bytes(encode([marker])))
         assert isinstance(found, m.Produced), (self.seed, found)
-        left = [member for member in shard.members.values() if member not in self.lost]
-        last = max(member.replica.order.last_index() for member in left if member.replica)
-        shard.until(lambda: all(member.replica and member.replica.places.entry >= last for member in left))
+        last = max(member.replica.order.last_index() for member in shard.members.values() if member.replica)
+        shard.until(lambda: self.replace() or self.is_whole(last))
         self.collect()
         shard.invariants.check(full=True)
         self.check()
+
+    def is_whole(self, last: int) -> bool:
+        """Every member votes, and has everything."""
+        replicas = [member.replica for member in self.shard.members.values()]
+        return all(each is not None and each.places.entry >= last and each.directories.is_settled for each in replicas)
 
     def check(self) -> None:
         for topic in self.topics:

@@ -78,6 +78,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.Moved(2**62 + 1), b""),
     (m.AskCluster(116), b""),
     (m.TransferLead(118, 2), b""),
+    (m.ReplaceNode(144, 2), b""),
     (m.GiveBack(TOPIC, 3, 2**62 - 1), b""),
 ]
 

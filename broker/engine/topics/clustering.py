@@ -1,15 +1,15 @@
-"""AskCluster and TransferLead: what a node knows of its cluster, and handing the lead over.
+"""AskCluster, TransferLead, ReplaceNode: what a node knows of its cluster, handing the lead over, replacing a disk.
 
 Idea: the engine knows no cluster; a member's process says what there is to know by a `ClusterView`.
 
-Contract: a broker that is alone refuses both. Must not know Raft, peers.
+Contract: a broker that is alone refuses all of them. Must not know Raft, peers.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ....transport.messages import AskCluster, ClusterState, TransferBegun, TransferLead
+from ....transport.messages import AskCluster, ClusterState, ReplaceNode, TransferBegun, TransferLead
 from ...errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -27,12 +27,20 @@ class ClusterView(Protocol):
         """Begin to hand the lead over. Raises InvalidRequest, NotLeader, NoLeader."""
         ...
 
+    def replace(self, request: int, node: int, now: Now) -> ClusterState:
+        """Begin to make the directory that a node was refused with the node's. Raises as `transfer`."""
+        ...
+
 
 class Clustering:
-    """Handlers of AskCluster and TransferLead. `view` is None for a broker that is alone."""
+    """Handlers of the messages above. `view` is None for a broker that is alone."""
 
     def __init__(self, port: Port) -> None:
-        self.handlers: Handlers = {AskCluster: self.ask, TransferLead: self.transfer}
+        self.handlers: Handlers = {
+            AskCluster: self.ask,
+            ReplaceNode: self.replace,
+            TransferLead: self.transfer,
+        }
         self.view: ClusterView | None = None
         self._port = port
 
@@ -43,6 +51,10 @@ class Clustering:
     def transfer(self, peer: Peer, message: TransferLead, payload: Payload, now: Now) -> None:
         """Begin to hand the lead over."""
         self._port.reply(peer, self._of_a_cluster().transfer(message.request, message.node))
+
+    def replace(self, peer: Peer, message: ReplaceNode, payload: Payload, now: Now) -> None:
+        """Begin to replace a node's directory."""
+        self._port.reply(peer, self._of_a_cluster().replace(message.request, message.node, now))
 
     def _of_a_cluster(self) -> ClusterView:
         if self.view is None:

@@ -24,6 +24,7 @@ NEEDS: dict[type, list[Need]] = {
     m.Checkpoint: [("manage", "node")],
     m.AskCluster: [("see", "node")],
     m.TransferLead: [("manage", "node")],
+    m.ReplaceNode: [("manage", "node")],
     m.CreateTopic: [MANAGE],
     m.AlterTopic: [MANAGE],
     m.DeleteTopic: [MANAGE],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -288,6 +289,34 @@ def test_the_command_line_shows_the_cluster_and_moves_the_lead(
     assert "node 9 is none of the cluster" in capsysbinary.readouterr().err.decode()
     assert run(["cluster", "transfer", "--to", str(other), "--url", cluster.url, "--json"]) == 0
     assert json.loads(capsysbinary.readouterr().out)["leader"] == other
+
+
+def test_a_lost_disk_is_refused_until_it_is_replaced(
+    cluster: ClusterProcesses, topic: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    lone, many = senders(cluster, topic)
+    leader = cluster_state(cluster.urls, PATIENCE_S).leader
+    lost = min(set(cluster.numbers) - {leader})
+    with lone, many:
+        lone.more(20)
+        many.more(5)
+        assert run(["cluster", "replace", str(lost), "--url", cluster.url]) == 2
+        assert f"node {lost} has not come with another directory" in capsysbinary.readouterr().err.decode()
+        cluster.kill(lost)
+        shutil.rmtree(cluster.folder / f"data{lost}")
+        cluster.start(lost, wait=True)
+        lone.more(20)
+        for _ in range(500):  # until the leader has refused it
+            if run(["cluster", "replace", str(lost), "--url", cluster.url]) == 0:
+                break
+            error = capsysbinary.readouterr().err.decode()
+            assert f"node {lost} has not come with another directory" in error
+        else:
+            pytest.fail("it was never refused")
+        cluster.kill(leader)
+        lone.more(20)
+        many.more(5)
+    check(cluster, topic, lone, many)
 
 
 @pytest.mark.soak

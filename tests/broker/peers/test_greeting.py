@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from penstock.broker.peers.greeting import PeerIdentity, refusal_of
+from penstock.broker.peers.greeting import PeerIdentity, is_replaceable, refusal_of
 
 OWN, OTHER = bytes([1] * 16), bytes([2] * 16)
 PEERS = {1: "tcp://a:1", 2: "tcp://b:1", 3: "tcp://c:1"}
@@ -39,6 +39,7 @@ def test_a_peer_is_let_in(known: bytes, to_uuid: bytes) -> None:
 def test_one_sentence_says_why_a_node_is_refused(change: dict[str, object], said: str) -> None:
     hello = replace(TWO.hello(1, OWN), **change)
     assert said in refusal_of(hello, ONE, lambda node: OTHER)
+    assert is_replaceable(hello, ONE) == (change == {"uuid": OWN})
 
 
 def test_ranges_of_versions_that_meet_in_one_are_enough() -> None:

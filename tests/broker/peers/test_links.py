@@ -105,6 +105,19 @@ def test_a_node_with_another_directory_is_refused(pair: Pair) -> None:
     wanted = "node 2 comes with another data directory"  # node 2 says of itself the same, sooner or later
     pair.until(lambda: pair.links[1].refused and any(wanted in sentence for sentence in pair.said))
     assert pair.links[1].advertised == {}
+    assert pair.links[1].strangers == {2: bytes([2] * 16)}
+    del pair.known[2]
+    pair.until(lambda: both_up(pair))
+    assert pair.links[1].strangers == {}
+
+
+def test_a_node_whose_directory_was_replaced_is_heard_no_more(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    pair.known[2] = bytes([9] * 16)
+    assert pair.links[2].put(Message(Kind.HEARTBEAT, 1, 2, term=3))
+    got = pair.until(lambda: pair.links[1].refused)
+    assert not [message for node, message, _ in got if node == 1]
+    assert any("node 2 has another data directory by now" in sentence for sentence in pair.said)
 
 
 def test_what_comes_before_a_greeting_or_for_others_is_dropped(pair: Pair) -> None:

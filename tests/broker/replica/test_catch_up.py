@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.replica import shipping
+from penstock.broker.replica.catchup_messages import AskBatches, Asked
+from penstock.broker.replica.exchange import Exchange
 from penstock.broker.replica.staging import read_record
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
@@ -117,3 +120,64 @@ def test_files_stay_while_a_member_fetches_them_and_go_when_it_falls_silent():
     assert replica.exchange.shipping.entry() is None
     fill(shard, topic, 12)
     assert replica.order.first_index() > first
+
+
+def test_a_log_that_the_leader_has_trimmed_beyond_the_member_is_replaced_whole():
+    shard = Shard(7)
+    settings = {"retention_records": 3, "segment_bytes": 64 << 10}
+    topic = shard.ask(lambda number: m.CreateTopic(number, "t", 2, settings)).topics[0].topic
+    fill(shard, topic, 4)
+    away = next(member for member in shard.members.values() if member is not shard.leader)
+    away.crash(power=True)
+    for _ in range(2):
+        fill(shard, topic, 44, size=20_000)
+        shard.now_s += 100
+        shard.rounds(3)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    first = {log.path: log.names[0].base_seq for log in leader.replica.node.logs[1:]}
+    assert min(first.values()) > 3, "what follows the member's own batches is gone"
+    shard.begin(away)
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
+    shard.invariants.check(full=True)
+    assert away.replica is not None
+    assert {log.path: log.names[0].base_seq for log in away.replica.node.logs[1:]} == first
+    leader.crash(power=True)
+    fill(shard, topic, 2)
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_catch_up_that_a_crash_cuts_short_goes_on_behind_what_is_staged(power, monkeypatch):
+    monkeypatch.setattr(shipping, "PIECE_BYTES", 4_000)
+    asks: list[AskBatches] = []
+    put_ask = Exchange._put_ask
+
+    def note(exchange: Exchange, leader: int, asked: Asked) -> None:
+        if isinstance(asked, AskBatches):
+            asks.append(asked)
+        put_ask(exchange, leader, asked)
+
+    monkeypatch.setattr(Exchange, "_put_ask", note)
+    shard, topic, away = behind(8)
+    shard.begin(away)
+    while len(asks) < 4:
+        for member in shard.members.values():
+            shard.guard(member, lambda replica: replica.tick())
+            shard.turn(member)
+        while shard.network and len(asks) < 4:
+            shard.turn(shard.deliver(0))
+        shard.now_s += 0.1
+    before = asks[:]
+    assert len({each.log_id for each in before}) == 1
+    assert before[0].seq < before[-1].seq
+    away.crash(power=power)
+    shard.network.clear()
+    shard.begin(away)
+    shard.until(lambda: len(asks) > len(before))
+    again = asks[len(before)]
+    assert again.log_id == before[0].log_id
+    assert again.seq == before[0].seq if power else again.seq == before[-1].seq, "a power cut takes what is not synced"
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
+    shard.invariants.check(full=True)
+    fill(shard, topic, 2)

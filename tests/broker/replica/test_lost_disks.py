@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_fields
 from itertools import combinations
 
+import msgspec
 import pytest
-from penstock.broker.replica.directories import DirectoryTable
+from penstock.broker.raft.errors import Broken
+from penstock.broker.raft.messages import Change, ChangeStep, ConfState, Entry, EntryKind, Operation
+from penstock.broker.raft.node import MemberStatus
+from penstock.broker.raft.progress import FollowerPace
+from penstock.broker.replica.checkpoint import Checkpoint
+from penstock.broker.replica.directories import VOTES_BEHIND, DirectoryTable, Members
+from penstock.broker.replica.opening import _members
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
-from support.members import Member, Shard
+from support.member_life import MemberLife
+from support.members import Member, Sent, Shard
 
 
 def produce(shard: Shard, topic: bytes, count: int) -> int:
@@ -136,3 +145,181 @@ def test_the_table_is_in_the_state_that_a_member_catches_up_with():
     shard.until(lambda: shard.counts.get("installs") and away.replica)
     assert table_of(away) == table_of(shard.members[1])
     assert table_of(away).met
+
+
+def lose(shard: Shard, member: Member) -> None:
+    """Its disk is lost, and it begins with an empty one."""
+    member.wipe()
+    member.start()
+
+
+def replace(shard: Shard, member: Member) -> None:
+    """The leader makes the new directory that of the member."""
+
+    def begun() -> bool:
+        leader = shard.leader
+        return leader is not None and leader.replica is not None and not leader.replica.replace(
+            member.number, member.uuid
+        )  # fmt: skip
+
+    shard.until(begun)
+
+
+def is_whole(shard: Shard) -> bool:
+    """Every member votes, and has everything."""
+    replicas = [member.replica for member in shard.members.values() if member.replica is not None]
+    ends = {replica.places.entry for replica in replicas}
+    settled = all(each.directories.is_settled for each in replicas)
+    return len(replicas) == len(shard.numbers) and settled and len(ends) == 1
+
+
+@pytest.mark.parametrize("records", [2, 30])
+def test_a_lost_disk_is_replaced_and_its_member_votes_again(records):
+    """By entries, or by the state where the order has been trimmed."""
+    shard = Shard(8)
+    topic = shard.topic("t")
+    wiped = followers(shard)[0]
+    wiped.crash(power=True)
+    produce(shard, topic, records)
+    lose(shard, wiped)
+    replace(shard, wiped)
+    shard.until(lambda: is_whole(shard))
+    assert bool(shard.counts.get("installs")) == (records == 30)
+    shard.invariants.check(full=True)
+    leader = shard.leader
+    assert leader is not None
+    leader.crash(power=True)
+    assert produce(shard, topic, 2) == records + 1, "the replaced member and another one are a majority"
+
+
+def test_while_a_disk_is_replaced_the_member_counts_for_nothing():
+    shard = Shard(9)
+    topic = shard.topic("t")
+    wiped, other = followers(shard)
+    produce(shard, topic, 3)
+    lose(shard, wiped)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    cut_off(shard, wiped)
+    replace(shard, wiped)
+    shard.until(lambda: wiped.number not in leader.replica.core.status().configuration.voters)
+    shard.cut.clear()
+    cut_off(shard, other)
+    request = shard.send(leader, lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"])))
+    for _ in range(5):
+        shard.rounds()
+    assert shard.answer(leader, request) is None
+    shard.cut.clear()
+    shard.until(lambda: is_whole(shard))
+
+
+def test_a_replacement_goes_on_under_the_next_leader_and_may_be_repeated():
+    shard = Shard(10, size=5)
+    topic = shard.topic("t")
+    wiped = followers(shard)[0]
+    lose(shard, wiped)
+    replace(shard, wiped)
+    leader = shard.leader
+    assert leader is not None
+    shard.until(lambda: table_of(leader).uuids[wiped.number] == wiped.uuid)
+    leader.crash(power=True)
+    lose(shard, wiped)  # the new disk too
+    shard.rounds(20)
+    replace(shard, wiped)
+    shard.heal()
+    shard.until(lambda: is_whole(shard))
+    produce(shard, topic, 1)
+
+
+def test_the_directory_that_was_replaced_is_refused():
+    shard = Shard(11)
+    topic = shard.topic("t")
+    old = followers(shard)[0]
+    kept = old.files, old.uuid, old.known
+    lose(shard, old)
+    replace(shard, old)
+    shard.until(lambda: is_whole(shard))
+    old.crash(power=False)
+    old.files, old.uuid, old.known = kept
+    old.start()
+    produce(shard, topic, 3)
+    shard.rounds(30)
+    assert old.replica is not None
+    assert not is_whole(shard)
+    assert old.replica.core.leader == 0
+
+
+def test_a_member_that_has_the_table_unapplied_refuses_a_wiped_disk():
+    """It notes the table before it acknowledges the entry: it may be cut off before it hears of the commit."""
+    shard = Shard(12)
+    shard.until(lambda: shard.leader)
+    shard.rounds(3)
+    late, other, wiped = shard.members.values()
+    assert late.replica is not None
+    change = Change((ChangeStep(Operation.VOTER, 1),), context=msgspec.msgpack.encode(DirectoryTable({3: b"w" * 16})))
+    table = Entry(late.replica.order.last_index() + 1, 9, msgspec.msgpack.encode(change), EntryKind.CHANGE)
+    directories = late.replica.directories
+    directories.appended(table)
+    assert late.known.uuid_of(wiped.number) == wiped.uuid, "a later table counts when it is applied"
+    directories.members = Members(directories.members.configuration, DirectoryTable())
+    directories.appended(table)
+    assert late.known.uuid_of(wiped.number) == b"w" * 16, "the first one at once"
+    assert other.known.uuid_of(wiped.number) == wiped.uuid
+
+
+def test_a_replaced_member_votes_once_it_lacks_little():
+    shard = Shard(13)
+    produce(shard, shard.topic("t"), 2)
+    lost = followers(shard)[0]
+    lose(shard, lost)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    cut_off(shard, lost)
+    replace(shard, lost)
+    shard.until(lambda: lost.number in leader.replica.core.status().configuration.learners)
+    shard.rounds(5)
+    directories, status = leader.replica.directories, leader.replica.core.status()
+    assert status.members[lost.number].pace is not FollowerPace.REPLICATE
+    assert directories.next_change(status) is None
+    for behind, votes in ((VOTES_BEHIND, True), (VOTES_BEHIND + 1, False)):
+        peer = MemberStatus(5, 6, FollowerPace.REPLICATE, learner=True, active=True)
+        near = replace_fields(status, last=5 + behind, members={**status.members, lost.number: peer})
+        change = directories.next_change(near)
+        assert (change is not None) == votes
+        assert change is None or change.steps == (ChangeStep(Operation.VOTER, lost.number),)
+
+
+def test_members_changed_behind_the_checkpoint_are_known_at_opening():
+    """What is committed counts, also where the checkpoint is older; what may not be committed does not."""
+    found = Members(ConfState((1, 2, 3)), DirectoryTable({3: b"a"}, met=True))
+    checkpoint = Checkpoint(
+        entry=4, term=1, commit=4, acked=4, configuration=msgspec.msgpack.encode(found.configuration), logs=[],
+        directories=found.directories,
+    )  # fmt: skip
+    removal = Change(
+        (ChangeStep(Operation.REMOVE, 3),), context=msgspec.msgpack.encode(DirectoryTable({3: b"b"}, True))
+    )
+    back = Change((ChangeStep(Operation.LEARNER, 3),))
+    changes = [
+        Entry(index, 2, msgspec.msgpack.encode(change), EntryKind.CHANGE) for index, change in ((5, removal), (7, back))
+    ]
+    assert _members(checkpoint, changes, 4) == found
+    removed = Members(ConfState((1, 2)), DirectoryTable({3: b"b"}, met=True))
+    assert _members(checkpoint, changes, 5) == _members(checkpoint, changes, 6) == removed
+    joining = Members(ConfState((1, 2), learners=(3,)), DirectoryTable({3: b"b"}, met=True))
+    assert _members(checkpoint, changes, 7) == joining
+
+
+def test_lives_end_badly_where_members_let_any_directory_in(monkeypatch):
+    """That the random lives tell: they wipe disks, and hold with the rule."""
+
+    def let_in(shard: Shard, member: Member, sent: Sent) -> bool:
+        if not member.known.uuid_of(sent.message.sender):
+            member.known.heard(sent.message.sender, sent.uuid)
+        return True
+
+    monkeypatch.setattr(Shard, "_greets", let_in)
+    with pytest.raises((Broken, AssertionError)):
+        [MemberLife(seed, steps=250).run() for seed in range(5000, 5040)]

@@ -1,0 +1,74 @@
+"""Replacing a directory as an operator asks for it: what is refused, and what begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from penstock.broker.engine.ports import NodeStanding
+from penstock.broker.errors import InvalidRequest, NotLeader
+from penstock.broker.member.view import MemberView
+from penstock.broker.peers.greeting import PeerIdentity
+from support.members import Member, Shard
+
+
+class Scene:
+    """A leader's view over simulated members, and the directories that peers were refused with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.shard = Shard(1)
+        self.leader: Member = self.shard.until(lambda: self.shard.leader)
+        self.other = next(each for each in self.shard.members.values() if each is not self.leader)
+        self.strangers: dict[int, bytes] = {}
+        peers = {number: f"ipc:///{number}" for number in self.shard.numbers}
+        own = PeerIdentity(cluster="c", node=self.leader.number, uuid=self.leader.uuid, incarnation=1, peers=peers)
+        links: Any = SimpleNamespace(own=own, strangers=self.strangers, advertised={}, reachable=lambda: set(peers))
+        self.standing: Any = SimpleNamespace(role="leader", own=())
+        assert self.leader.replica is not None
+        self.replica = self.leader.replica
+        self.view = MemberView(self.replica, links, self.standing, str(folder))
+
+    def replace(self, node: int) -> Any:
+        return self.view.replace(7, node, self.leader.now)
+
+    def role(self, node: int) -> tuple[str, str]:
+        members = self.view.state(1, self.leader.now).members
+        return next((each.role, each.state) for each in members if each.node == node)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_a_directory_is_replaced_by_the_one_that_its_node_came_with(scene: Scene) -> None:
+    other = scene.other
+    other.wipe()
+    other.start()
+    scene.strangers[other.number] = other.uuid
+    answer = scene.replace(other.number)
+    assert (answer.request, answer.leader) == (7, scene.leader.number)
+    with pytest.raises(InvalidRequest, match=r"cannot be replaced now \(the change at entry \d+ is not applied"):
+        scene.replace(other.number)
+    roles = set[tuple[str, str]]()
+    for _ in range(60):
+        scene.shard.rounds()
+        roles.add(scene.role(other.number))
+    assert ("follower", "replicating") in roles
+    assert scene.replica.directories.is_settled
+    assert scene.replica.directories.table.uuids[other.number] == other.uuid
+
+
+def test_what_cannot_be_replaced_is_refused_with_the_way_out(scene: Scene) -> None:
+    with pytest.raises(InvalidRequest, match="node 9 is none of the cluster: 1, 2, 3 are"):
+        scene.replace(9)
+    with pytest.raises(InvalidRequest, match="leads, so its directory is not lost: hand the lead over before"):
+        scene.replace(scene.leader.number)
+    with pytest.raises(InvalidRequest, match="has not come with another directory: start it with an empty one"):
+        scene.replace(scene.other.number)
+    scene.standing.role = "follower"
+    scene.replica.node.standing = NodeStanding("follower", 4, ("unix:///leader",))
+    with pytest.raises(NotLeader):
+        scene.replace(scene.other.number)
