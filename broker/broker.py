@@ -92,6 +92,7 @@ class Broker:
         self._node = node
         self._guard, self._portions = node.guard, node.portions
         self._port = port
+        self._names = port.names
         self._poller = poller
         self._watermarks = watermarks
         self._jobs = jobs
@@ -171,10 +172,11 @@ class Broker:
     def _settle(self, at: Now) -> None:
         """Append proposals, start their syncs, answer committed requests."""
         dirty = self._node.flush(at)
+        waiting = self._names.take_waiting() if self._names.fresh else ()
         if dirty:
             intake = self._intake
             idle = not intake.exhausted and intake.messages <= IDLE_MESSAGES and intake.bytes <= IDLE_BYTES
-            self._watermarks.flushed(dirty, idle=idle, now_s=at.monotonic_s)
+            self._watermarks.flushed(dirty, idle=idle, now_s=at.monotonic_s, named=waiting)
         self._node.advance(at)
 
     def _patience(self, wait: float, at: Now) -> float:

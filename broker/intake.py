@@ -16,7 +16,7 @@ from ..storage.errors import Error
 from ..storage.histogram import SAMPLE, Histogram
 from ..transport import codec
 from ..transport.errors import ProtocolError, TooMuchAsked
-from ..transport.messages import Failure
+from ..transport.messages import Failure, NameRequest
 from .diagnostics import say
 from .engine.turns.replies import failure
 from .overdrafts import SHARE_S, Overdrafts
@@ -86,6 +86,7 @@ class Intake:
         self._overdrafts = Overdrafts[SocketPeer]()
         self._throttle = Throttle[SocketPeer]()
         port.meters = self._throttle.meters.by_peer
+        self._names = port.names
         self._over_s: dict[SocketPeer, float] = {}
         self._begun_s = 0.0
         self._ran_s = processor()  # at the last reading
@@ -133,6 +134,7 @@ class Intake:
             peer = SocketPeer(number, identity)
             self._overdrafts.forget(peer)
             self._throttle.lost(peer)
+            self._names.lost(peer)
             self._node.disconnect(peer)
         for identity in server.eased():
             self._node.eased(SocketPeer(number, identity))
@@ -217,11 +219,13 @@ class Intake:
             self._port.reply(peer, Failure(error.request, error.code, error.message))
             return
         except ProtocolError as error:
-            self._cut_off(server, error, at)
+            self._cut_off(server, peer, error, at)
             return
         self.messages += 1
         self.bytes += len(payload)
         self._port.latencies.arrived(peer, message, at.monotonic_s)
+        if self._names.open or type(message) is NameRequest:
+            self._names.heard(peer, message, at.monotonic_s)
         access = self._access
         if access is None:
             self._node.receive(peer, message, payload, at)
@@ -246,10 +250,12 @@ class Intake:
         if self._throttle.sits_out(peer, at.monotonic_s):
             self._hold(peer)
 
-    def _cut_off(self, server: Server, error: ProtocolError, at: Now) -> None:
+    def _cut_off(self, server: Server, peer: SocketPeer, error: ProtocolError, at: Now) -> None:
         """Close the connection of a peer that sent nonsense, and say so, not more often than people can read."""
         self.hostile += 1
         who = server.cut_off()
         if at.monotonic_s >= self._tell_at_s:
             self._tell_at_s = at.monotonic_s + TELL_HOSTILE_S
-            say(f"cut off {who}: {error} ({self.hostile} so far)")
+            promised = self._names.promised(peer)
+            named = f", in place of request {promised}" if promised else ""
+            say(f"cut off {who}: {error}{named} ({self.hostile} so far)")

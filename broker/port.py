@@ -30,6 +30,7 @@ from .cold_reads import ColdRead
 from .diagnostics import say
 from .engine import COLD, Cold
 from .latencies import Latencies
+from .request_names import RequestNames
 
 if TYPE_CHECKING:
     from ..storage.log import LogWriter
@@ -73,6 +74,8 @@ class SocketPort:
         self.dropped = 0
         """Answers that a peer was gone for, or too slow to take."""
         self.latencies = Latencies()
+        self.names = RequestNames()
+        """Of requests that have one."""
         self.counting: list[Callable[[], dict[str, Any]]] = [self.latencies.stats, self._numbers]
         """Who else counts what: `stats` asks them all."""
         self._deliveries = self._sent_bytes = 0
@@ -98,6 +101,8 @@ class SocketPort:
         """
         if self.meters and (meter := self.meters.get(peer)) is not None:
             meter.answered(peer, getattr(message, "request", 0), len(payload), time.monotonic())
+        if self.names.open:
+            self.names.answered(peer, message, time.monotonic())
         is_delivery = isinstance(message, Deliver)
         if is_delivery and self._servers[peer.server].is_behind(peer.identity):
             return False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ENDING: frozenset[type] = frozenset({
     m.Hello, m.Ping, m.Leave, m.Release, m.Commit, m.SettleTasks, m.SettleRecords, m.ExtendLeases, m.GiveBack,
-    m.Moved, m.DropStages,
+    m.Moved, m.DropStages, m.NameRequest,
 })  # fmt: skip
 """Requests that are not refused: refusing them would keep alive what costs more."""
 

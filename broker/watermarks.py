@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..storage.board import Level, Row, split, word
@@ -199,10 +199,11 @@ class Watermarks:
 
     # -- after an append --------------------------------------------------------------------------
 
-    def flushed(self, logs: Iterable[LogWriter], *, idle: bool, now_s: float) -> None:
+    def flushed(self, logs: Iterable[LogWriter], *, idle: bool, now_s: float, named: Sequence[str] = ()) -> None:
         """Make sure that logs just appended to become durable.
 
         `idle` says that nothing else waits to be done, so that a sync in the loop delays no request.
+        `named`: ids of requests that wait for it, for the keeper's log.
         """
         dirty, link = list(filter(None, map(self._held.get, logs))), self._link
         works = link is not None and link.started and not link.gone  # as _keeper_works
@@ -224,6 +225,8 @@ class Watermarks:
                 self._expect(held, now_s)
             ring = ring or not held.lazy
         if ring and link is not None:
+            if named:
+                link.send([messages.Named(list(named[: messages.NAMED_MOST]))])
             link.ring()
             self._ring_due = False
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol, cast
 from msgspec import Struct
 
 from ..clients.aio.driver import AsyncDriver
+from ..clients.connection.request_ids import current_ids
 from ..clients.producing.arrow_data import ArrowData
 from ..clients.producing.bulk import pieces
 from ..clients.producing.core import ProducerCore
@@ -140,7 +141,7 @@ class Appender:
 
         Without a partition, the key chooses it. Raises RecordTooLarge, InvalidBatch, InvalidArgument, UnknownPartition.
         """
-        pending, index = self._core.append(value, key, headers, timestamp, partition, queued)
+        pending, index = self._core.append(value, key, headers, timestamp, partition, queued, ids=current_ids())
         return self._shared(pending, teller), index
 
     def append_run(
@@ -153,7 +154,7 @@ class Appender:
     ) -> list[tuple[SharedBatch, int, int]]:
         """As `append`, for records of one partition. Returns their batches, the number of the first one in each, and
         how many. All are taken, or none where one is refused."""
-        taken = self._core.append_run(values, keys, headers, partition)
+        taken = self._core.append_run(values, keys, headers, partition, current_ids())
         return [(self._shared(pending, teller), first, count) for pending, first, count in taken]
 
     def _shared(self, pending: Pending, teller: Told) -> SharedBatch:

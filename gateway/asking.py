@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ..clients.connection.question import Question, expect
+from ..clients.connection.request_ids import current_ids
 from ..clients.errors import TimedOut
 from ..transport.messages import Answer
 
@@ -31,6 +32,7 @@ class Asked(Question):
     def __init__(self, driver: AsyncDriver, make: Callable[[int], Message], late: Late | None = None) -> None:
         """`late` gets an answer that comes when the future was cancelled."""
         super().__init__(driver.connection, make)
+        self.ids = current_ids()
         self.arrived: asyncio.Future[tuple[Answer, bytes]] = asyncio.get_running_loop().create_future()
         self._late = late
         driver.connection.post(self)

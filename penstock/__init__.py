@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         TrimmedPartition,
         Worker,
     )
+    from .clients.connection.request_ids import request_id
     from .clients.spooling.spool import Spool
     from .clients.tasks import Again, CurrentTask, Job, JobStatus, Reject, Retry, current_task
     from .clients.tasks.runner import Runner
@@ -80,6 +81,7 @@ _SETTINGS = ("TopicOptions", "QueueOptions")
 
 _HOMES = {
     "connect": ".connecting",
+    "request_id": ".clients.connection.request_ids",
     "Client": ".clients",
     "Producer": ".clients",
     "Consumer": ".clients",
@@ -112,6 +114,7 @@ _HOMES = {
 __all__ = [
     # talking to a broker
     "connect",
+    "request_id",
     "Key",
     "Client",
     "Producer",

@@ -106,9 +106,9 @@ ORDER = {
     "penstock.transport": [
         *("errors", "message", "names", "url", "murmur2", "partitioner"),
         # messages and sessions
-        *("lending_messages", "queue_messages", "fetch_messages", "range_messages", "transaction_messages"),
-        *("removal_messages", "checkpoint_messages", "cluster_messages", "topic_messages", "messages"),
-        *("codec", "failures"),
+        *("naming_messages", "lending_messages", "queue_messages", "fetch_messages", "range_messages"),
+        *("transaction_messages", "removal_messages", "checkpoint_messages", "cluster_messages", "topic_messages"),
+        *("messages", "codec", "failures"),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
         *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths", "other_doors"),
@@ -133,7 +133,7 @@ ORDER = {
         *("processes", "system", "diagnostics", "refusals", "access", "stop"),
         *("raft", "peers", "cluster_config", "config", "cold_reads", "control", "frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies", "admission"),
-        *("watermarks", "engine", "lenders", "store", "replica", "port", "overdrafts"),
+        *("watermarks", "request_names", "engine", "lenders", "store", "replica", "port", "overdrafts"),
         *("member", "throttling", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],

@@ -3,8 +3,8 @@
 A message is the first frame: a msgpack array [tag, field, ...]. Messages that carry records have a
 second frame: batches, back to back, as `storage/FORMAT.md` lays them out. Normative text: PROTOCOL.md.
 
-Messages of topics, queues, transactions, ranges, removal, lending and clusters are in modules of their own, and named
-here, too.
+Messages of topics, queues, transactions, ranges, removal, lending, clusters and names are in modules of their own, and
+named here, too.
 
 `request` is chosen by the asker, above 0, and comes back in the answer; 0 marks messages that answer no request.
 A `topic` is always the 16-byte topic id (a recreated topic is another topic), a `name` its name.
@@ -24,6 +24,7 @@ from .cluster_messages import AskCluster, ClusterMember, ClusterState, ReplaceNo
 from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
 from .lending_messages import GiveBack, Lend, Lent, Moved
 from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, TopicId, Unsigned
+from .naming_messages import NameRequest
 from .queue_messages import (
     AskTask,
     CancelTask,
@@ -432,7 +433,7 @@ Request = (
     | ListPending | ListWorkers | SetWorker | Claim
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
     | DeleteRecords | ListDeleted | AskCursors | FetchMany | Checkpoint | Lend | Moved | GiveBack
-    | AskCluster | ReplaceNode | TransferLead
+    | AskCluster | ReplaceNode | TransferLead | NameRequest
 )  # fmt: skip
 """Messages from a client."""
 

@@ -106,6 +106,7 @@ TABLE: dict[type, Row] = {
     m.Produce: _write,
     m.Lend: _write,
     m.Moved: _nothing,  # it does nothing
+    m.NameRequest: _nothing,  # the request that it names is asked about
     m.GiveBack: _nothing,  # of its own connection
     # reading
     m.Fetch: _read,

@@ -18,6 +18,9 @@ from msgspec import Struct
 PACKET_BYTES = 64 << 10
 """Most that is put into one packet, one message aside."""
 
+NAMED_MOST = 64
+"""Ids that the keeper hears of, for one round."""
+
 
 class LinkMessage(Struct, array_like=True, frozen=True, gc=False):
     """Base of all messages."""
@@ -82,6 +85,12 @@ class Stop(LinkMessage, tag=8, frozen=True):
     """Sync everything written, then end."""
 
 
+class Named(LinkMessage, tag=9, frozen=True):
+    """Requests wait for the round that the next ring begins, by ids for the log. No answer."""
+
+    ids: list[str]
+
+
 class Started(LinkMessage, tag=20, frozen=True):
     """The keeper watches the board."""
 
@@ -116,7 +125,7 @@ class Refused(LinkMessage, tag=25, frozen=True):
     message: str
 
 
-Command = Attach | Register | Forget | PrepareSpare | Unlink | RemoveTree | FinishSnapshot | Stop
+Command = Attach | Register | Forget | PrepareSpare | Unlink | RemoveTree | FinishSnapshot | Stop | Named
 Report = Started | Forgotten | Spared | Unlinked | SnapshotSaved | Refused
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -31,6 +31,9 @@ from . import messages
 from .core import Keeper
 from .messages import LinkMessage
 
+SLOW_S = 1.0
+"""A round that takes longer is told as a warning, where it was for requests that have a name."""
+
 
 class KeeperProcess:
     """Everything the process has: the link, both bells, the core and the jobs to do."""
@@ -46,11 +49,13 @@ class KeeperProcess:
         self._jobs: deque[LinkMessage] = deque()
         self._lock: list[int] = []
         self._stopping = False
+        self._named: list[str] = []  # requests that wait for the next round
         self._handlers: dict[type[LinkMessage], Callable] = {
             messages.Attach: self._attach,
             messages.Register: self._register,
             messages.Forget: self._forget,
             messages.Stop: self._stop,
+            messages.Named: self._name,
             messages.PrepareSpare: self._jobs.append,
             messages.Unlink: self._jobs.append,
             messages.RemoveTree: self._jobs.append,
@@ -83,7 +88,9 @@ class KeeperProcess:
         moved, wait = self._keeper.round(now_s)
         if moved:
             os.eventfd_write(self._bell_back, 1)
-            self._board.note_round(int((time.monotonic() - now_s) * 1e6))
+            took_s = time.monotonic() - now_s
+            self._board.note_round(int(took_s * 1e6))
+            self._tell_named(took_s)
         marks = self._keeper.write_marks(now_s)
         if marks is not None:
             wait = marks if wait is None else min(wait, marks)
@@ -127,6 +134,16 @@ class KeeperProcess:
 
     def _stop(self, command: messages.Stop) -> None:
         self._stopping = True
+
+    def _name(self, command: messages.Named) -> None:
+        self._named = (self._named + command.ids)[-messages.NAMED_MOST :]
+
+    def _tell_named(self, took_s: float) -> None:
+        """Say which requests a round was for, as a warning when it was slow: in one line, as they waited together."""
+        named, self._named = self._named, []
+        if named:
+            level = logging.WARNING if took_s >= SLOW_S else logging.DEBUG
+            say(f"synced in {took_s:.3g} s, for request {', '.join(named)}", level)
 
     # -- jobs ----------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...storage.batch import parse
-from ...transport.messages import AskCluster, Hello, Ping, ReplaceNode, Stats, TransferLead
+from ...transport.messages import AskCluster, Hello, NameRequest, Ping, ReplaceNode, Stats, TransferLead
 from ..raft.messages import EntryKind, Kind
 from ..raft.state import Role
 from .directories import change_of
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .places import Places
     from .replicated import Replicated
 
-ANYWHERE = (Hello, Ping, Stats, AskCluster, ReplaceNode, TransferLead)
+ANYWHERE = (Hello, Ping, Stats, AskCluster, ReplaceNode, TransferLead, NameRequest)
 """What a member answers that does not lead."""
 
 CATCH_UP = (Kind.SHIP, Kind.PIECE)

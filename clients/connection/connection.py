@@ -16,7 +16,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...broker.errors import WrongCluster
 from ...storage import units
@@ -34,6 +34,7 @@ from ...transport.messages import (
     LeaderMoved,
     ListTopics,
     Message,
+    NameRequest,
     Ping,
     Topic,
     Topics,
@@ -42,12 +43,14 @@ from ...transport.messages import (
 from ..errors import TimedOut
 from .overload import sat_out
 from .question import Question, expect
+from .request_ids import current_ids
 from .seeking import NOT_LEADING, Seeking
 from .steps import FOREVER, Pause, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
+    from .askers import Asker, ConnectionSession, Part
     from .channel import ClientChannel
 
 A = TypeVar("A")
@@ -68,46 +71,6 @@ FOLLOWER = "follower"
 
 AWAY_S = 2 * LOOK_PERIOD_S
 """A process that did not look for this long was stopped, not just busy."""
-
-
-class Asker(Protocol):
-    """A waiter for an answer."""
-
-    def answered(self, answer: Answer) -> None:
-        """Handle the answer to a request, which stays registered until this returns."""
-        ...
-
-    def lost(self) -> None:
-        """Handle a new connection: the answer may never come. Requests are no longer registered."""
-        ...
-
-    def unanswered(self, now: float) -> None:
-        """Called every LOOK_PERIOD_S while the answer is out."""
-        ...
-
-
-class ConnectionSession(Protocol):
-    """A receiver of unsolicited messages."""
-
-    def told(self, message: Assigned | Deliver | Evicted, payload: Buffer) -> None:
-        """Handle a message to this session."""
-        ...
-
-
-class Part(Protocol):
-    """A consumer, or a producer's sender with something to retry: whatever needs turns."""
-
-    def turn(self, now: float) -> None:
-        """Do the work that is possible now."""
-        ...
-
-    def due(self) -> float:
-        """When to call `turn` at the latest."""
-        ...
-
-    def restored(self) -> None:
-        """Handle a new connection: sessions of the old one hear nothing any more."""
-        ...
 
 
 class Connection:
@@ -155,10 +118,17 @@ class Connection:
 
     # -- sending --------------------------------------------------------------------------------------
 
-    def send(self, message: Message, payload: Buffer = b"", *, asker: Asker | None = None) -> bool:
-        """Send now if the broker has greeted us; `asker` gets the answer to the message, a request."""
+    def send(
+        self, message: Message, payload: Buffer = b"", *, asker: Asker | None = None, ids: Sequence[str] = ()
+    ) -> bool:
+        """Send now if the broker has greeted us; `asker` gets the answer to the message, a request.
+
+        `ids` of requests that it is part of go ahead of it.
+        """
         try:
-            if not self._ready or self._torn or not self.channel.send(message, payload):
+            if not self._ready or self._torn or (ids and not self._announce(message, ids)):
+                return False
+            if not self.channel.send(message, payload):
                 return False
         except BaseException:  # Ctrl-C, which may come with the return of any call: between two frames, for example
             self._torn = True
@@ -167,6 +137,9 @@ class Connection:
         if asker is not None:
             self._asked[message.request] = asker  # pyright: ignore[reportAttributeAccessIssue]
         return True
+
+    def _announce(self, message: Any, ids: Sequence[str]) -> bool:
+        return self.channel.send(NameRequest(message.request, list(ids)))
 
     def post(self, question: Question) -> None:
         """Send a question as soon as possible. Raises InvalidArgument for an invalid one."""
@@ -404,6 +377,7 @@ class Connection:
 
     def wait_for(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
         """Post a question and wait for its answer, of `kind` or a Failure."""
+        question.ids = current_ids()
         try:
             self.post(question)
         except BaseException:

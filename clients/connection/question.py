@@ -6,7 +6,7 @@ Must not know: how a connection keeps itself up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...storage.errors import Error
@@ -29,7 +29,7 @@ class QuestionConnection(Protocol):
     ended: list[object]
     next_request: Callable[[], int]
 
-    def send(self, message: Message, payload: Buffer = b"", *, asker: Any = None) -> bool:
+    def send(self, message: Message, payload: Buffer = b"", *, asker: Any = None, ids: Sequence[str] = ()) -> bool:
         """Send now if that is possible."""
         ...
 
@@ -60,6 +60,7 @@ class Question:
         self.answer: Answer | None = None
         self.times_sent = 0
         self.request = 0
+        self.ids: tuple[str, ...] = ()  # of the requests that it is part of
         self._connection = connection
         self._make = make
         self._then = then
@@ -69,7 +70,7 @@ class Question:
         """Send `message`, or the request under a new id. Returns False if the channel cannot take it now."""
         if message is None:
             message = self._make(self._connection.next_request())
-        if not self._connection.send(message, self._payload, asker=self):
+        if not self._connection.send(message, self._payload, asker=self, ids=self.ids):
             return False
         self.times_sent += 1
         self.request = message.request

@@ -26,6 +26,7 @@ from ...transport.partitioner import PARTITIONERS, Partitioner
 from ...transport.producer_session import TARGET_BYTES, ProducerSession
 from ..arguments.checking import one_of
 from ..arguments.quantities import Duration, event_time
+from ..connection.request_ids import current_ids
 from ..connection.steps import Pause, Steps
 from ..errors import InvalidArgument, StillFull, TimedOut, WindowFull
 from .partition_sender import PartitionSender
@@ -115,9 +116,10 @@ class ProducerCore:
         partition: int | None,
         queued: Queued | None = None,
         done: Done | None = None,
+        ids: tuple[str, ...] = (),
     ) -> Any:
         """Take one record and return its future, or have `done` called with its outcome. It is sent at once if nothing
-        is in flight, else with others."""
+        is in flight, else with others. `ids`: of the request that it is part of."""
         plain = key is None and headers is None and timestamp is None and queued is None
         event_us = own = None
         beside = OVERHEAD_BYTES
@@ -147,6 +149,8 @@ class ProducerCore:
                 raise
         if done is not None or gather.dones:
             gather.call_when_done(index, done)
+        if ids:
+            gather.name(ids)
         try:
             gather.values.append(value)
             gather.size = size = gather.size + size + beside
@@ -163,6 +167,7 @@ class ProducerCore:
         keys: Sequence[bytes | None] | None,
         headers: Sequence[dict[str, bytes] | None] | None,
         partition: int,
+        ids: tuple[str, ...] = (),
     ) -> list[tuple[Pending, int, int]]:
         """Take records for one partition, in batches as large as `append` makes them where there is no room for more.
 
@@ -189,6 +194,7 @@ class ProducerCore:
             end = min(bisect_left(ends, before + room, at) + 1, len(ends)) if room > 0 else len(ends)
             some = slice(at, end)
             found.append((gather, len(gather.values), end - at))
+            gather.name(ids)
             if keys is not None or headers is not None or gather.has_columns:
                 self._extend_extras(
                     gather, end - at, None if keys is None else keys[some], None if headers is None else headers[some]
@@ -337,7 +343,7 @@ class ProducerCore:
                 break
             self._check(sender, deadline)
             yield Pause(deadline)
-        pending = Pending(self, sender.partition)
+        pending = Pending(self, sender.partition, ids=current_ids())
         session = sender.session
         assert session is not None, "a sender with room has a session"
         sender.add(piece.encode(session.producer_id, session.epoch, session.next_sequence), piece.count, pending)

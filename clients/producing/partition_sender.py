@@ -214,7 +214,7 @@ class PartitionSender:
             try:
                 while session.unsent and (batch := session.to_send()) is not None:
                     message = Produce(connection.next_request(), self._topic, self.partition)
-                    if not connection.send(message, batch.batch, asker=self):
+                    if not connection.send(message, batch.batch, asker=self, ids=batch.handle.ids):
                         break
                     session.sent(batch, message.request)
             except BaseException:  # Ctrl-C: as in `add`

@@ -18,6 +18,7 @@ import msgspec
 
 from ...storage.batch import Kind
 from ...storage.errors import Error
+from ...transport.naming_messages import REQUEST_IDS_MAX
 from ..connection.steps import Once
 from ..errors import InvalidArgument
 from ..unpicklable import unpicklable
@@ -77,6 +78,12 @@ class Pending(msgspec.Struct, eq=False):
     dones: list[Done | None] = []  # of records by number; of those behind its end: None
     parts: tuple[Pending, Pending] | None = None
     whole: Pending | None = None
+    ids: tuple[str, ...] = ()  # of requests that some of the records are part of
+
+    def name(self, ids: tuple[str, ...]) -> None:
+        """Some of the records are part of these requests. Of many, the first `REQUEST_IDS_MAX` are told the broker."""
+        if ids and not set(ids) <= set(self.ids):
+            self.ids = tuple(dict.fromkeys((*self.ids, *ids)))[:REQUEST_IDS_MAX]
 
     def halve(self) -> tuple[Pending, Pending]:
         """Have its records go in two batches. They must be several."""
@@ -86,7 +93,7 @@ class Pending(msgspec.Struct, eq=False):
         return self.parts
 
     def _cut(self, where: slice) -> Pending:
-        part = Pending(self.owner, self.partition)
+        part = Pending(self.owner, self.partition, ids=self.ids)
         part.values, part.whole, part.has_columns = self.values[where], self, self.has_columns
         part.count = len(part.values)
         for column in ("keys", "headers", "times", "queued"):

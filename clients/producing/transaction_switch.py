@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...storage.errors import Closed
+from ..connection.request_ids import current_ids
 from ..connection.steps import Steps
 from .core import ProducerCore
 
@@ -30,7 +31,7 @@ class TransactionSwitch:
             yield from self._unjam(core, deadline)
         if core.closed:
             core.check_open()
-        future = core.append(*record)
+        future = core.append(*record, ids=current_ids())
         pending = future._pending
         while (pause := core.awaited(pending, deadline)) is not None:
             yield pause

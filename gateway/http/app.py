@@ -78,14 +78,16 @@ class HttpPath:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         held = [0]
         call = HttpCall(self._door, ANYONE, scope["path_params"], dict(scope["headers"]), _leaving(receive))
+        given = request_ids.given(call.headers)
         try:
-            found, request_id = await self._found(call, scope, receive, held)
-            if not isinstance(found, Streamed):
-                await _answer(found, send, request_id)
-            elif scope["method"] == "HEAD":
-                await _answer(Reply(b"", found.media_type), send, request_id)
-            else:
-                await self._stream(found, scope[CONNECTION], send, request_id)
+            with request_ids.followed(given):
+                found, request_id = await self._found(call, scope, receive, held, given)
+                if not isinstance(found, Streamed):
+                    await _answer(found, send, request_id)
+                elif scope["method"] == "HEAD":
+                    await _answer(Reply(b"", found.media_type), send, request_id)
+                else:
+                    await self._stream(found, scope[CONNECTION], send, request_id)
         except ClientLeft:
             pass
         finally:
@@ -95,10 +97,9 @@ class HttpPath:
                 self._door.users.meters.lost(call)
 
     async def _found(
-        self, call: HttpCall, scope: Scope, receive: Receive, held: list[int]
+        self, call: HttpCall, scope: Scope, receive: Receive, held: list[int], request_id: bytes
     ) -> tuple[Reply | Streamed, bytes]:
         """The reply to a request, and the error that it ended with as one; and the request's id. Raises ClientLeft."""
-        request_id = request_ids.given(call.headers)
         try:
             row, decoder = self._row(scope)
             _check_headers(scope["headers"])
@@ -121,6 +122,8 @@ class HttpPath:
             reply = found if isinstance(found, Reply) else _json(row, found)
             held[0] += self._take(len(reply.body))
             self._count_reply(call, len(reply.body))
+            if request_id:
+                log.debug("request %s: %s %r: %d", request_id.decode(), scope["method"], scope["path"], reply.status)
             return reply, request_id
         except ClientLeft:
             raise

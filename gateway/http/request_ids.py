@@ -1,7 +1,8 @@
-"""Ids of requests, by which a client's log and the gateway's are brought together: `X-Request-Id`.
+"""Ids of requests, by which the logs of a client, the gateway and the broker are brought together: `X-Request-Id`.
 
 Idea: an id that the client sends comes back with the answer. An answer that is an error has one in any case, and the
-line about it in the log of the gateway has the same.
+line about it in the log of the gateway has the same. An id that the client sent goes on to the broker, with all
+that the gateway asks there for the request.
 
 Contract: an id is 1 to 128 visible ASCII characters; another one counts as none, so that no client can write lines
 into the log.
@@ -12,6 +13,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+from ...clients.connection.request_ids import request_id
 
 HEADER_NAME = b"x-request-id"
 _VALID = re.compile(rb"[!-~]{1,128}")
@@ -26,3 +30,8 @@ def given(headers: Mapping[bytes, bytes]) -> bytes:
 def made() -> bytes:
     """An id for a request without one."""
     return uuid.uuid4().hex.encode()
+
+
+def followed(given: bytes) -> AbstractContextManager[None]:
+    """Have what a block asks of the broker carry an id that a client sent; b"": none."""
+    return request_id(given.decode()) if given else nullcontext()

@@ -20,6 +20,7 @@ import time
 from typing import Any
 
 from ...broker.rights import ANYONE, Principal
+from ...clients.connection.request_ids import context_of
 from ...storage.errors import Error
 from ..appending import Told
 from ..connections import Connections
@@ -68,6 +69,9 @@ READ_S = 60.0
 
 NEVER = float("inf")
 
+NAME_SHOWN = 100
+"""Characters of the name of a connection that its requests have in logs."""
+
 NONE = Run([], count=0)
 
 NO_AUTH = replies.error("NOAUTH Authentication required.")
@@ -82,9 +86,9 @@ class RespConnection(asyncio.Protocol):
 
     __slots__ = (
         "__weakref__", "_answered", "_began", "_blocked", "_commands", "_connections", "_cut_at", "_had_turn",
-        "_is_full", "_last", "_limits", "_out_bytes", "_reading", "_reads", "_replies", "_requests", "_run_now",
-        "_sends_on", "_table", "_task", "_transaction", "_transport", "_unpaid", "_unread", "door", "executing", "id",
-        "library", "name", "peer", "principal", "teller", "version", "wrong",
+        "_is_full", "_last", "_limits", "_number", "_out_bytes", "_reading", "_reads", "_replies", "_requests",
+        "_run_now", "_sends_on", "_table", "_task", "_transaction", "_transport", "_unpaid", "_unread", "door",
+        "executing", "id", "library", "name", "peer", "principal", "teller", "version", "wrong",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +114,7 @@ class RespConnection(asyncio.Protocol):
         self._began = time.monotonic()
         self._commands = CommandQueue()
         self._run_now = NONE  # the commands that run
+        self._number = 1  # of the first of them
         self._replies: list[Any] = []
         self._reading = 0  # bytes of the reply to come
         self._out_bytes = 0  # of replies, those of tickets left out
@@ -325,17 +330,23 @@ class RespConnection(asyncio.Protocol):
             self._commands.put_back(run.commands())
             run = self._commands.take()
         self._run_now = run
+        context = context_of(self._request_id) if self.name else None
         try:
-            found = self._result(row, run)
+            found = self._result(row, run) if context is None else context.run(self._result, row, run)
         except (CommandRefused, Error) as error:
             self._refuse(error)
         else:
             if inspect.iscoroutine(found):
-                self._task = asyncio.get_running_loop().create_task(self._answer(found))
+                self._task = asyncio.get_running_loop().create_task(self._answer(found), context=context)
                 self._task.add_done_callback(lambda _: found.close())  # also when it was cancelled before it began
                 return
             self._keep(found)
         self._count_run()
+
+    @property
+    def _request_id(self) -> str:
+        """Of the commands that run now, for logs: the name of the connection, and their number."""
+        return f"{self.name[:NAME_SHOWN].decode() or self.peer}:{self._number}"
 
     def _takes_runs(self, row: Command | None) -> bool:
         """Whether commands of a row may run as one."""
@@ -386,11 +397,14 @@ class RespConnection(asyncio.Protocol):
             self._run_now = NONE
             return
         self._transaction.refused()
+        if self.name:
+            log.info("request %s: %s", self._request_id, sentence_of(error))
         self._reply(replies.error(sentence_of(error)))
 
     def _count_run(self) -> None:
         """Count down the commands of an EXEC, and be done with them."""
         self.executing = max(self.executing - self._run_now.count, 0)
+        self._number += self._run_now.count
         self._run_now = NONE  # or an idle connection keeps what it sent last
 
     def _keep(self, found: Any) -> None:
@@ -423,7 +437,7 @@ class RespConnection(asyncio.Protocol):
         except (CommandRefused, Error) as error:
             self._refuse(error)
         except Exception as error:
-            log.error("a command failed inside the gateway", exc_info=error)
+            log.error("request %s failed inside the gateway", self._request_id, exc_info=error)
             self._reply(replies.error("ERR the gateway failed, its log says how") * self._run_now.count)
         finally:
             self._task = None

@@ -14,6 +14,7 @@ from typing import get_args
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from penstock.transport.message import LIST_MAX
+from penstock.transport.naming_messages import REQUEST_ID_MAX, REQUEST_IDS_MAX
 from penstock.transport.queue_messages import SETTLES_MAX
 from penstock.transport.transaction_messages import STAGES_MAX
 
@@ -112,6 +113,7 @@ def _lending(topic: bytes) -> dict[type, list[m.Request]]:
 def _cluster() -> dict[type, list[m.Request]]:
     return {
         m.AskCluster: [m.AskCluster(1)], m.ReplaceNode: [m.ReplaceNode(1, 1)], m.TransferLead: [m.TransferLead(1, 0)],
+        m.NameRequest: [m.NameRequest(1, ["x" * REQUEST_ID_MAX] * REQUEST_IDS_MAX)],
     }  # fmt: skip
 
 

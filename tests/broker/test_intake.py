@@ -12,6 +12,7 @@ from penstock.broker.latencies import Latencies
 from penstock.broker.overdrafts import ACTIVE_S, MULTIPLE, SHARE_S
 from penstock.broker.port import SocketPeer
 from penstock.broker.quotas import Quota
+from penstock.broker.request_names import RequestNames
 from penstock.broker.rights import EVERYTHING, Principal
 from penstock.transport import codec
 from penstock.transport import messages as m
@@ -44,6 +45,7 @@ class Parts:
         self.resumed: list[Any] = []
         self.idle_s = 0.0
         self.latencies = Latencies()
+        self.names = RequestNames()
         self.sitting: set[int] = set()
         self.heard = 0
         self.meters: dict[Any, Any] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from penstock.broker.config import KeeperOptions
+from penstock.broker.keeper.messages import NAMED_MOST, Named
 from penstock.broker.keeper.unresolved_syncs import UnresolvedSyncs, doubts_of
 from penstock.storage.batch import encode
 from penstock.storage.board import Board, word
@@ -435,3 +436,25 @@ def test_what_a_stopped_keeper_left_open_is_durable_once_it_is_replaced(pair: Pa
     pair.kill_keeper()
     pair.start_keeper()
     assert log.committed == 1
+
+
+# -- requests that have a name -----------------------------------------------------------------------
+
+
+def test_the_keeper_hears_which_requests_wait_for_the_round_that_it_is_rung_for(pair: Pair):
+    log, lazy = pair.open("/log"), pair.open("/lazy", commit="written")
+    heard: list[list[str]] = []
+    for logs, idle, names in (
+        ([log], False, ["a", "b"]), ([log], False, []), ([log], True, ["inline"]), ([lazy], False, ["lazy"]),
+        ([log, lazy], True, [str(number) for number in range(NAMED_MOST + 1)]),
+    ):  # fmt: skip
+        for each in logs:
+            pair.append(each, 1)
+        rings = pair.link.rings
+        pair.watermarks.flushed(logs, idle=idle, now_s=0.0, named=names)
+        named = [each.ids for each in pair.link.commands if isinstance(each, Named)]
+        assert not named or pair.link.rings > rings
+        heard += named
+        pair.deliver()
+        pair.round()
+    assert heard == [["a", "b"], [str(number) for number in range(NAMED_MOST)]]

@@ -79,6 +79,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.AskCluster(116), b""),
     (m.TransferLead(118, 2), b""),
     (m.ReplaceNode(144, 2), b""),
+    (m.NameRequest(118, ["order-17", "order-18"]), b""),
     (m.GiveBack(TOPIC, 3, 2**62 - 1), b""),
 ]
 

@@ -24,7 +24,7 @@ BESIDE: frozenset[type] = frozenset({
     m.Stats,
     # sessions
     m.AskCluster, m.Credit, m.Hello, m.Join, m.Leave, m.Ping, m.Release, m.SeekTo,
-    m.ReplaceNode, m.TransferLead,
+    m.NameRequest, m.ReplaceNode, m.TransferLead,
     # cursors
     m.BeginGroup, m.Commit, m.DeleteGroup, m.ResetGroup,
     # lending itself

@@ -1,4 +1,4 @@
-"""Hello and Stats: the broker's identity, and its counters.
+"""Hello, Stats and NameRequest: the broker's identity, its counters, and names of requests, which are for its log.
 
 Contract: the highest version both sides speak is chosen, or the connection is refused with both ranges named. A node
 whose term is lower than one that the client has seen does not serve it: what it would answer may be outdated.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from ....transport.messages import Hello, Stats, StatsReply, Welcome
+from ....transport.messages import Hello, NameRequest, Stats, StatsReply, Welcome
 from ...errors import NoLeader, UnsupportedVersion
 from ..ports import Handlers, NodeConfig, NodeStanding, Now, Payload, Peer, Port, Work
 
@@ -18,7 +18,7 @@ Counting = Callable[[], Generator[int | None, None, dict[str, Any]]]
 
 
 class Greeting:
-    """Handlers of Hello and Stats.
+    """Handlers of Hello, Stats and NameRequest.
 
     `position`: what the node is now, and the incarnation of its office, 0 without one.
     """
@@ -26,7 +26,7 @@ class Greeting:
     def __init__(
         self, port: Port, config: NodeConfig, position: Callable[[], tuple[NodeStanding, int]], stats: Counting
     ) -> None:
-        self.handlers: Handlers = {Hello: self.hello, Stats: self.stats}
+        self.handlers: Handlers = {Hello: self.hello, Stats: self.stats, NameRequest: self.name}
         self._port = port
         self._config = config
         self._position = position
@@ -60,3 +60,6 @@ class Greeting:
     def stats(self, peer: Peer, message: Stats, payload: Payload, now: Now) -> Work:
         """Counters and sizes."""
         self._port.reply(peer, StatsReply(message.request, (yield from self._stats())))
+
+    def name(self, peer: Peer, message: NameRequest, payload: Payload, now: Now) -> None:
+        """Do nothing: the driver, which writes the log, knows the name already."""

@@ -37,6 +37,7 @@ NEEDS: dict[type, list[Need]] = {
     m.Produce: [WRITE],
     m.Lend: [WRITE],
     m.Moved: [],
+    m.NameRequest: [],
     m.GiveBack: [],
     m.Fetch: [READ],
     m.FetchMany: [READ],

@@ -297,7 +297,7 @@ def test_the_list_of_messages_is_whole() -> None:
         "ListDeleted", "ListGroups", "ListPending", "ListQueues", "ListSchedules", "ListTopics", "ListWorkers",
         "Measure", "Stats", "Credit", "Hello", "Join", "Leave", "Ping", "Release", "SeekTo", "BeginGroup", "Commit",
         "DeleteGroup", "ResetGroup", "GiveBack", "Moved", "AskCluster", "TransferLead",
-        "ReplaceNode",
+        "ReplaceNode", "NameRequest",
     }  # fmt: skip
     assert list(named(m.CreateTopic(1, "new", 1, {}))) == []
 
