@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from msgspec import Struct
 
@@ -66,6 +66,38 @@ class Grant(Struct, frozen=True):
         )
 
 
+class Patterns(NamedTuple):
+    """The patterns of grants for one operation, so that a question is four look-ups however many there are."""
+
+    allowed: frozenset[str]
+    allowed_beginnings: tuple[str, ...]
+    denied: frozenset[str]
+    denied_beginnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, grants: Iterable[Grant], operation: str) -> Patterns:
+        """Those of some grants."""
+        found: dict[bool, list[str]] = {False: [], True: []}
+        for grant in grants:
+            if operation in grant.operations:
+                found[grant.denies].append(grant.pattern)
+        return cls(*_split(found[False]), *_split(found[True]))
+
+    def allow(self, resource: str) -> bool:
+        """Whether one of them allows it."""
+        return resource in self.allowed or resource.startswith(self.allowed_beginnings)
+
+    def deny(self, resource: str) -> bool:
+        """Whether one of them denies it."""
+        return resource in self.denied or resource.startswith(self.denied_beginnings)
+
+
+def _split(patterns: Iterable[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Names, and what names begin with."""
+    whole = frozenset(each for each in patterns if not each.endswith("*"))
+    return whole, tuple(each[:-1] for each in patterns if each.endswith("*"))
+
+
 class Principal:
     """A peer by the name it authenticated under, with all grants that concern it. Of one name are equal.
 
@@ -73,7 +105,7 @@ class Principal:
     `scope` is what this proof is for, if it is not for all that the user may do.
     """
 
-    __slots__ = ("decided", "grants", "name", "passed", "proof", "quota", "scope")
+    __slots__ = ("decided", "grants", "name", "passed", "patterns", "proof", "quota", "scope")
 
     def __init__(
         self, name: str, grants: Iterable[Grant] = (), proof: str = "", quota: Quota | None = None,
@@ -84,6 +116,7 @@ class Principal:
         self.quota = quota
         self.scope = tuple(scope)
         self.grants = tuple(grants)
+        self.patterns: dict[str, Patterns] = {}  # by operation, of those that were asked about
         self.decided: dict[tuple[str, str], bool] = {}
         self.passed: set[Hashable] = set()  # requests that were allowed, as their guard calls them
 
@@ -116,11 +149,10 @@ def authorize(principal: Principal, operation: Operation, resource: str) -> bool
 
 
 def _decide(principal: Principal, operation: Operation, resource: str) -> bool:
-    allowed = denied = False
-    for grant in principal.grants:
-        if grant.covers(operation, resource):
-            denied |= grant.denies
-            allowed |= not grant.denies
+    found = principal.patterns.get(operation)
+    if found is None:
+        found = principal.patterns[operation] = Patterns.of(principal.grants, operation)
+    allowed, denied = found.allow(resource), found.deny(resource)
     if operation == "see" and not allowed:
         allowed = any(_decide(principal, other, resource) for other in OPERATIONS if other != "see")
     answer = allowed and not denied and _in_scope(principal.scope, operation, resource)

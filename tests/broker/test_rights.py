@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
 import pytest
 from penstock.broker.rights import (
     DECIDED_MOST,
@@ -90,3 +92,18 @@ def test_principals_of_one_name_are_equal():
     assert {Principal("a"), Principal("a")} == {Principal("a")}
     assert Principal("a") != "a"
     assert repr(Principal("a", EVERYTHING)) == "Principal('a')"
+
+
+def test_grants_together_decide_as_each_of_them_covers():
+    names = ("topic:a", "topic:ab", "topic:b", "node", "group:a/b", "topic:")
+    grants = [
+        Grant(denies, frozenset(operations), pattern)
+        for denies in (False, True)
+        for operations in (("read",), ("write", "manage"))
+        for pattern in ("*", "topic:a", "topic:a*", "node", "group:a/*")
+    ]
+    for some in combinations(grants, 3):
+        principal = Principal("ann", some)
+        for operation, name in product(("read", "write"), names):
+            covering = [each.denies for each in some if each.covers(operation, name)]
+            assert authorize(principal, operation, name) is (covering.count(False) > 0 and not any(covering))
