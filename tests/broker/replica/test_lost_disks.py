@@ -12,7 +12,7 @@ from penstock.broker.raft.messages import Change, ChangeStep, ConfState, Entry, 
 from penstock.broker.raft.node import MemberStatus
 from penstock.broker.raft.progress import FollowerPace
 from penstock.broker.replica.checkpoint import Checkpoint
-from penstock.broker.replica.directories import VOTES_BEHIND, DirectoryTable, Members
+from penstock.broker.replica.directories import VOTES_BEHIND, Directories, DirectoryTable, Members
 from penstock.broker.replica.opening import _members
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
@@ -289,6 +289,28 @@ def test_a_replaced_member_votes_once_it_lacks_little():
         change = directories.next_change(near)
         assert (change is not None) == votes
         assert change is None or change.steps == (ChangeStep(Operation.VOTER, lost.number),)
+
+
+def test_a_leader_waits_for_the_very_entry_of_the_table():
+    shard = Shard(14)
+    leader = shard.until(lambda: shard.leader)
+    status = leader.replica.core.status()
+    members = Members(status.configuration, DirectoryTable({number: b"%d" % number for number in (1, 2, 3)}))
+    directories = Directories(leader.known, members, 7)
+    peer = MemberStatus(7, 8, FollowerPace.REPLICATE, learner=False, active=True)
+    for match, missing in ((6, [2]), (7, [])):
+        near = replace_fields(status, members={1: peer, 2: replace_fields(peer, match=match), 3: peer})
+        assert directories.missing(near) == missing
+
+
+def test_a_member_that_opens_at_an_older_table_goes_by_that_one():
+    """It lets the new directory in when it has applied the entry that takes the vote from the old one, no sooner."""
+    shard = Shard(15)
+    leader = shard.until(lambda: shard.leader)
+    older = leader.replica.directories.members
+    leader.known.note({**older.directories.uuids, 3: b"n" * 16})
+    Directories(leader.known, older, 3)
+    assert leader.known.uuid_of(3) == older.directories.uuids[3]
 
 
 def test_members_changed_behind_the_checkpoint_are_known_at_opening():
