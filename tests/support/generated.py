@@ -36,7 +36,7 @@ def _of(kind: shape.Type) -> st.SearchStrategy[Any]:
         case shape.BytesType():
             return st.binary(min_size=kind.min_length or 0, max_size=min(kind.max_length or 16, 16))
         case shape.StrType():
-            return st.text(max_size=10)
+            return st.text(max_size=10) if kind.pattern is None else st.from_regex(kind.pattern)
         case shape.FloatType():
             return st.floats(allow_nan=False)
         case shape.BoolType():
@@ -48,7 +48,7 @@ def _of(kind: shape.Type) -> st.SearchStrategy[Any]:
         case shape.AnyType():
             return st.none() | st.booleans() | st.integers(-INT64, INT64 - 1) | st.text(max_size=5)
         case shape.ListType() | shape.VarTupleType():
-            return st.lists(_of(kind.item_type), max_size=2)
+            return st.lists(_of(kind.item_type), min_size=kind.min_length or 0, max_size=2)
         case shape.TupleType():
             return st.tuples(*map(_of, kind.item_types))
         case shape.DictType():
