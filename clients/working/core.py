@@ -44,6 +44,10 @@ log = logging.getLogger("penstock.clients.workers")
 CLOSE_PATIENCE_S = 5.0
 """How long closing waits for the broker; leases that it does not hear of end by their time."""
 
+AWAY_PATIENCE_S = 1.0
+"""How long it waits for a broker that is away where only leases are to be released: a lost connection is made anew
+after up to 0.4 s."""
+
 BEAT_AGAIN = 0.1
 """Share of a lease's time between a refused extension and the next try."""
 
@@ -367,10 +371,12 @@ class WorkerCore:
             self.leasing.give_back(lease)
         settling.send()
         self.leasing.recall()
-        while (settling.unconfirmed or self.leasing.asks) and connection.clock() < deadline:
-            if not connection.channel.connected and not said:
+        away_until = deadline if said else min(deadline, connection.clock() + AWAY_PATIENCE_S)
+        while (settling.unconfirmed or self.leasing.asks) and (now := connection.clock()) < deadline:
+            connected = connection.channel.connected
+            if not connected and now >= away_until:
                 break
-            yield Pause(deadline)
+            yield Pause(deadline if connected else away_until)
         if said and settling.unconfirmed:
             connection.check(deadline, self._what)
         settling.raise_unseen()

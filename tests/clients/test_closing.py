@@ -169,6 +169,23 @@ def test_a_worker_that_gives_up_ends_what_waits_for_its_outcomes(client, away, t
     assert not worker._core.settling.unconfirmed
 
 
+def test_a_worker_that_is_closed_right_after_a_lost_connection_leaves_no_lease(unix, topic):
+    """One that lasted for a moment is made anew after a pause: until then there is none to release a lease over."""
+    with connect(unix) as client, connect(unix) as other:
+        client.create_topic(topic)
+        client.producer(topic).send_many([b"x"] * 3)
+        worker = client.worker(topic, group="g")
+        assert len(worker.fetch(3, wait=EVER_S)) == 3
+        with client._driver.lock:
+            channel = client._connection.channel
+            channel._socket._made_at = client._connection.clock()
+            channel.break_off()
+            while channel.connected:
+                channel.receive()
+        worker.close()
+        assert other.queue(topic, "g").in_flight == 0
+
+
 def test_what_is_closed_leaves_no_request_at_the_broker(penstock_broker, topic):
     with connect(penstock_broker.url) as client:
         client.create_topic(topic)
