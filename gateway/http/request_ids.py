@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from ...clients.connection.request_ids import request_id
+from ...transport.naming_messages import REQUEST_ID
 
 HEADER_NAME = b"x-request-id"
-_VALID = re.compile(rb"[!-~]{1,128}")
+_VALID = re.compile(REQUEST_ID.encode())
 
 
 def given(headers: Mapping[bytes, bytes]) -> bytes:
