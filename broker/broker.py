@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from . import control
@@ -81,11 +81,11 @@ class Broker:
         access: BrokerAccess | None = None,
         admission: Admission | None = None,
         gate: GateSocket | None = None,
-        watched: Mapping[int, Callable[[], None]] | None = None,
+        watched: Sequence[int] = (),
     ) -> None:
         """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers.
 
-        `watched`: other descriptors that begin a turn, and what to call then.
+        `watched`: other descriptors that begin a turn, in which `node` looks at them.
         """
         self.ended = False
         self._config = config
@@ -112,14 +112,14 @@ class Broker:
         port.counting += [self._intake.stats, watermarks.stats, self._connections]
         self._on_ready = {
             supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm,
-            port.fd: self._on_eased, **(watched or {}),
+            port.fd: self._on_eased,
         }  # fmt: skip
         if gate is not None:
             gate.answer()  # the descriptor tells of what comes after one looked
             self._on_ready[gate.fd] = gate.answer
         for server in servers:
             self._on_ready |= server.guards()
-        for member in (*servers, *self._on_ready):
+        for member in (*servers, *self._on_ready, *watched):
             poller.add(member)
 
     # -- the loop ---------------------------------------------------------------------------------

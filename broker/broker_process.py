@@ -147,7 +147,7 @@ class Assembly:
             config, node=node, port=port, servers=servers, poller=poller, watermarks=watermarks,
             jobs=jobs, warmer=warmer, supervisor=supervisor, signals=signals, room=self._room,
             lock=held.fileno(), lenders=lenders, access=access, admission=admission, gate=gate,
-            watched={} if peers is None else peers.links.watched(),
+            watched=() if peers is None else (peers.links.fd,),
         )  # fmt: skip
         broker.attach(link)
         self._is_assembled = True

@@ -94,7 +94,7 @@ class ShardMember:
                     say(line)
                 self._say_missing()
         replica.turn(now)
-        links.flush()
+        links.flush(now.monotonic_s)
         self._standing.look()
         dirty = replica.dirty()
         self._waited_for.update(dict.fromkeys(dirty))
@@ -117,7 +117,7 @@ class ShardMember:
             if log.durable >= log.written:
                 del self._waited_for[log]
         self.replica.synced(now)
-        self._links.flush()
+        self._links.flush(now.monotonic_s)
         self._standing.look()
 
     def tick(self, now: Now) -> float:
@@ -127,7 +127,7 @@ class ShardMember:
             return 0.0
         if self.replica.held_back:
             wait = max(wait, HELD_S)
-        return min(wait, self._ticks.wait(now.monotonic_s))
+        return min(wait, self._ticks.wait(now.monotonic_s), self._links.wait(now.monotonic_s))
 
     def close(self, now: Now) -> None:
         """End in good order: the others elect another leader."""

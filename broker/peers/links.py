@@ -1,7 +1,8 @@
 """The sockets between this node and its peers.
 
 Idea: each node listens for control and for data messages at two addresses, and connects to the same two of each peer.
-Messages go one way on each connection; the first is a PeerHello, without which nothing else is heard.
+Messages go one way on each connection; the first is a PeerHello, without which nothing else is heard. Asking a socket
+of libzmq for news costs a system call, so one is asked only after its descriptor has told of some.
 
 Contract: nothing here waits. `put` and `flush` send, `take` gives what has arrived, control messages first, and
 `renewed` names the peers that have a new connection: what was sent to them may be lost, so the Raft core probes them.
@@ -10,7 +11,10 @@ One thread. Must not know what messages mean.
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...transport.errors import ProtocolError
@@ -33,6 +37,9 @@ DOMAIN = "peers"
 
 GREETED_MAX = 256
 """Greeted connections that are remembered of one socket: a node has one, and some that are gone."""
+
+NOTICE_S = 0.002
+"""What is committed is told with the next append, or after this time."""
 
 TAKEN_MAX = 256
 """Messages that one call of `take` hands out of one socket: then others have a turn."""
@@ -63,10 +70,9 @@ class PeerConnection:
         """Whether the connection stands and is greeted."""
         return self.socket.connected and self._greeted == self.socket.connections
 
-    def refresh(self, hello: Callable[[], PeerHello]) -> bool:
+    def greet(self, hello: Callable[[], PeerHello]) -> bool:
         """Greet on a new connection. Returns whether there was one."""
         socket = self.socket
-        socket.refresh()
         if not socket.connected or self._greeted == socket.connections:
             return False
         self._lane.clear()
@@ -75,9 +81,14 @@ class PeerConnection:
         self._greeted = socket.connections
         return True
 
-    def flush(self) -> None:
-        """Send what waits."""
-        if self.is_up:
+    @property
+    def has_notice(self) -> bool:
+        """Whether a notice waits for its time."""
+        return self._lane.bytes > 0 and not self._lane.urgent and self.is_up
+
+    def flush(self, notices: bool) -> None:
+        """Send what waits; where that is only a notice, if `notices` says so."""
+        if self._lane.bytes and (notices or self._lane.urgent) and self.is_up:
             self._lane.flush(lambda frames: self.socket.send(frames) is Sent.TAKEN)
 
 
@@ -118,21 +129,37 @@ class PeerLinks:
             self.outgoing[node] = [
                 PeerConnection(context.client(url, max_bytes=FRAME_BYTES_MAX), lane) for url, lane in lanes
             ]
+        self._notice_s = inf  # when notices are due
+        self._filled = [True] * len(self.servers)  # those that may have messages
+        self._on_news = self._watched()
+        self._watch = select.epoll()
+        for descriptor, look in self._on_news.items():
+            self._watch.register(descriptor, select.EPOLLIN)
+            look()  # a descriptor tells of what comes after one looked
 
     def put(self, message: Message, bodies: Sequence[Buffer] = ()) -> bool:
         """Send a message with the next `flush`, with batches that it needs. False if it is lost."""
         outbox = self._outboxes.get(message.to)
         return outbox is not None and outbox.put(message, bodies)
 
-    def flush(self) -> None:
-        """Send what was put: control messages of all peers first. Call it once a turn."""
+    def flush(self, now_s: float) -> None:
+        """Send what was put: control messages of all peers first. Call it once a turn, and when `wait` is over."""
+        self._look()
         for node, both in self.outgoing.items():
             for each in both:
-                if each.refresh(lambda node=node: self.own.hello(node, self._uuid_of(node))):
+                if not each.is_up and each.greet(lambda node=node: self.own.hello(node, self._uuid_of(node))):
                     self._renewed.add(node)
         for place in range(2):
             for both in self.outgoing.values():
-                both[place].flush()
+                both[place].flush(now_s >= self._notice_s)
+        if not any(each.has_notice for both in self.outgoing.values() for each in both):
+            self._notice_s = inf
+        elif now_s >= self._notice_s or self._notice_s == inf:
+            self._notice_s = now_s + NOTICE_S
+
+    def wait(self, now_s: float) -> float:
+        """Seconds until `flush` is due without anything new."""
+        return max(0.0, self._notice_s - now_s)
 
     def renewed(self) -> set[int]:
         """Peers with a new connection since the last call, in either direction."""
@@ -140,19 +167,32 @@ class PeerLinks:
         return found
 
     @property
+    def fd(self) -> int:
+        """Readable when `flush` or `take` would find something new."""
+        return self._watch.fileno()
+
+    @property
     def readable(self) -> bool:
         """Whether `take` would give something, or look at it."""
-        return any(server.readable for server in self.servers)
+        self._look()
+        return any(self._filled)
 
-    def watched(self) -> dict[int, Callable[[], None]]:
-        """Descriptors to wait for, and what to call then: `flush` and `take` come in the same turn anyway."""
+    def _watched(self) -> dict[int, Callable[[], None]]:
+        """What to do by descriptor once it tells of news."""
         found: dict[int, Callable[[], None]] = {}
-        for server in self.servers:
-            found[server.fd] = lambda: None
+        for place, server in enumerate(self.servers):
+            found[server.fd] = partial(self._fill, place)
             found |= server.guards()
         for both in self.outgoing.values():
             found |= {each.socket.monitor_fd: each.socket.refresh for each in both}
         return found
+
+    def _look(self) -> None:
+        for descriptor, _ in self._watch.poll(0):
+            self._on_news[descriptor]()
+
+    def _fill(self, place: int) -> None:
+        self._filled[place] = True
 
     def reachable(self) -> set[int]:
         """Peers that our messages go to now."""
@@ -160,10 +200,12 @@ class PeerLinks:
 
     def take(self) -> Iterator[PeerArrival]:
         """What has arrived, control messages first."""
-        for server, greeted in zip(self.servers, self._greeted, strict=True):
-            for _ in range(TAKEN_MAX):
+        self._look()
+        for place, (server, greeted) in enumerate(zip(self.servers, self._greeted, strict=True)):
+            for _ in range(TAKEN_MAX if self._filled[place] else 0):
                 received = server.receive()
                 if received is None:
+                    self._filled[place] = False
                     break
                 peer, frames = received
                 yield from self._read(server, greeted, peer, frames)
@@ -208,7 +250,8 @@ class PeerLinks:
         self._say(f"{why} ({server.cut_off()})")
 
     def close(self) -> None:
-        """Close all sockets."""
+        """Close all sockets. Repeating it does nothing."""
+        self._watch.close()
         for both in self.outgoing.values():
             for each in both:
                 each.socket.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import select
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +13,9 @@ from msgspec.structs import replace
 from penstock.broker.errors import InvalidPeers
 from penstock.broker.peers.addresses import data_address
 from penstock.broker.peers.greeting import PeerIdentity
-from penstock.broker.peers.links import PeerLinks
+from penstock.broker.peers.links import NOTICE_S, TAKEN_MAX, PeerLinks
 from penstock.broker.peers.messages import PeerTurn, frames_of
-from penstock.broker.raft.messages import Kind, Message
+from penstock.broker.raft.messages import Entry, Kind, Message
 from penstock.storage.batch import parse
 from penstock.transport.zmq_sockets import Context
 from support.samples import BATCH
@@ -51,7 +53,7 @@ class Pair:
         while not there():
             assert time.monotonic() < deadline, f"it never came about: {self.said}"
             for node, links in self.links.items():
-                links.flush()
+                links.flush(time.monotonic())
                 found += [(node, each.message, len(each.bodies)) for each in links.take()]
             self.links[1].outgoing[3][0].socket.poll(0.001)
         return found
@@ -77,10 +79,10 @@ def test_nodes_greet_and_name_their_addresses_for_clients(pair: Pair) -> None:
 def test_messages_of_a_turn_arrive_with_their_batches(pair: Pair) -> None:
     pair.until(lambda: both_up(pair))
     one, got = pair.links[1], []
-    assert one.put(Message(Kind.APPEND, 2, 1, index=5), [BATCH])
+    assert one.put(Message(Kind.APPEND, 2, 1, index=5, entries=[Entry(6, 1, b"")]), [BATCH])
     assert one.put(Message(Kind.HEARTBEAT, 2, 1, term=3))
     assert not one.put(Message(Kind.VOTE, 7, 1)), "there is no node 7"
-    one.flush()
+    one.flush(0.0)
     deadline = time.monotonic() + WAIT_S
     while len(got) < 2 and time.monotonic() < deadline:
         got += list(pair.links[2].take())
@@ -88,6 +90,61 @@ def test_messages_of_a_turn_arrive_with_their_batches(pair: Pair) -> None:
     bodies = {each.message.kind: each.bodies for each in got}
     assert bodies == {Kind.HEARTBEAT: {}, Kind.APPEND: {(batch.log_id, batch.seq, batch.header_checksum): BATCH}}
     assert {each.node for each in got} == {1}
+
+
+def taken(pair: Pair, count: int) -> list[Message]:
+    """What node 2 takes, until it is so much."""
+    got: list[Message] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(got) < count:
+        assert time.monotonic() < deadline, got
+        got += [each.message for each in pair.links[2].take()]
+    return got
+
+
+def test_a_notice_waits_for_its_time_or_for_an_append_that_tells_the_same(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    one = pair.links[1]
+    one.put(Message(Kind.APPEND, 2, 1, index=5, commit=5))
+    one.flush(10.0)
+    assert one.wait(10.0) == pytest.approx(NOTICE_S)
+    one.put(Message(Kind.APPEND, 2, 1, index=5, commit=5, entries=[Entry(6, 1, b"x")]))
+    one.flush(10.0)
+    assert [len(each.entries) for each in taken(pair, 1)] == [1], "the notice came to nothing"
+    assert one.wait(10.0) == math.inf
+    one.put(Message(Kind.APPEND, 2, 1, index=6, commit=6))
+    one.flush(11.0)
+    one.flush(11.0 + NOTICE_S / 2)
+    assert one.wait(11.0 + NOTICE_S / 2) == pytest.approx(NOTICE_S / 2), "its time began with the first flush"
+    one.flush(11.0 + NOTICE_S)
+    assert [(each.index, each.commit) for each in taken(pair, 1)] == [(6, 6)]
+    assert one.wait(12.0) == math.inf
+
+
+def test_nobody_waits_for_a_notice_to_a_node_that_is_down(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    pair.links[1].put(Message(Kind.APPEND, 3, 1, index=5, commit=5))
+    pair.links[1].flush(10.0)
+    assert pair.links[1].wait(10.0) == math.inf
+
+
+def test_links_are_readable_until_all_is_taken(pair: Pair) -> None:
+    """Whatever the descriptor tells: a socket that has told of news and was not emptied still has some."""
+    pair.until(lambda: both_up(pair))
+    two = pair.links[2]
+    list(two.take())
+    assert not two.readable
+    for index in range(TAKEN_MAX + 1):
+        pair.links[1].put(Message(Kind.HEARTBEAT, 2, 1, index=index))
+        pair.links[1].flush(0.0)
+    got: list[int] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(got) <= TAKEN_MAX:
+        assert time.monotonic() < deadline, got
+        assert select.select([two.fd], [], [], WAIT_S)[0] or two.readable
+        while two.readable:
+            got += [each.message.index for each in two.take()]
+    assert got == list(range(TAKEN_MAX + 1))
 
 
 def test_a_node_that_comes_back_has_a_new_connection(pair: Pair) -> None:

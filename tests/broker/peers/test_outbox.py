@@ -11,7 +11,11 @@ from support.samples import BATCH
 
 
 def append(index: int, size: int = 0) -> Message:
-    return Message(Kind.APPEND, 2, 1, index=index, entries=[Entry(index + 1, 1, bytes(size))] if size else [])
+    return Message(Kind.APPEND, 2, 1, index=index, entries=[Entry(index + 1, 1, bytes(size))])
+
+
+def notice(index: int) -> Message:
+    return Message(Kind.APPEND, 2, 1, index=index)
 
 
 def sent(lane: PeerLane, most: int = 99) -> list[list[int]]:
@@ -59,6 +63,29 @@ def test_a_frame_has_a_bounded_number_of_messages(monkeypatch: pytest.MonkeyPatc
     for index in range(5):
         lane.put(append(index), [])
     assert sent(lane) == [[0, 1], [2, 3], [4]]
+
+
+def test_only_what_is_more_than_a_notice_is_urgent() -> None:
+    lane = PeerLane()
+    lane.put(notice(0), [])
+    lane.put(notice(1), [])
+    assert (lane.urgent, lane.bytes) == (False, MESSAGE_BYTES), "the second tells what the first did"
+    lane.put(append(1, 5), [])
+    assert (lane.urgent, lane.bytes) == (True, MESSAGE_BYTES + 5)
+    lane.put(notice(2), [])
+    assert (lane.urgent, sent(lane, most=0), lane.urgent) == (True, [], True), "not sent, so still urgent"
+    assert (sent(lane), lane.urgent) == ([[1, 2]], False)
+    lane.put(Message(Kind.SNAPSHOT, 2, 1), [])
+    assert lane.urgent
+    lane.clear()
+    assert not lane.urgent
+
+
+def test_a_notice_does_not_take_the_place_of_other_messages() -> None:
+    lane = PeerLane()
+    for message in append(0, 5), Message(Kind.PIECE, 2, 1, index=7), notice(1), Message(Kind.PIECE, 2, 1, index=8):
+        lane.put(message, [])
+    assert sent(lane) == [[0, 7, 1, 8]]
 
 
 def test_what_a_socket_does_not_take_waits_in_order() -> None:
