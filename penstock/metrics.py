@@ -98,6 +98,7 @@ COUNTED = [
     _Counted("sessions.out_of_credit", "sessions_out_of_credit", "gauge", "Consumers sent all they asked for."),
     _Counted("sessions.blocked", "sessions_blocked", "gauge", "Consumers whose connection is full."),
     _Counted("schedules.fired", "schedules_fired_total", "counter", "Records that schedules appended."),
+    _Counted("schedules.coalesced", "schedules_coalesced_total", "counter", "Times at which they added none."),
     _Counted("outbox.waiting", "outbox_waiting", "gauge", "Copies on their way to other partitions."),
     _Counted("outbox.stuck", "outbox_stuck", "gauge", "Copies that cannot go on."),
     _Counted("stages.open", "stages_open", "gauge", "Staged records of open transactions, in stages."),

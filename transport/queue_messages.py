@@ -451,6 +451,7 @@ class SetSchedule(Message, tag=89, frozen=True):
     key: bytes | None = None
     headers: Annotated[dict[str, bytes], Meta(max_length=SETTINGS_MAX)] = {}
     priority: Count = 0
+    coalesce: bool = False  # nothing is appended while the record of an earlier time waits in its queue
 
 
 class DeleteSchedule(Message, tag=90, frozen=True):
@@ -479,6 +480,7 @@ class Schedule(Struct, array_like=True, frozen=True, gc=False):
     next_us: Int64
     last_us: Int64  # -1 before the first time
     partition: Count
+    coalesce: bool = False
 
 
 class Schedules(Message, tag=92, frozen=True):

@@ -243,6 +243,7 @@ class Office:
             **self.queues.mover.stats(),
             **self.transactions.stats(),
             "schedules.fired": self.scheduling.fired,
+            "schedules.coalesced": self.scheduling.coalesced,
             **self.lending.stats(),
             **self.sessions.stats(),
             "clock.ignored_us": max(self.time.away_us, 0),

@@ -325,6 +325,7 @@ class QueueClient:
         headers: Mapping[str, bytes] | None = None,
         zone: str = "UTC",
         priority: int = 0,
+        coalesce: bool = False,
     ) -> Schedule:
         """Append a record to `topic` at stated times, each once.
 
@@ -333,11 +334,15 @@ class QueueClient:
             spec: five fields of cron, as in "0 6 * * mon-fri", or "every 30s".
             value, key, headers, priority: of the record, as in `Producer.send`.
             zone: of the cron fields, like "Europe/Vienna".
+            coalesce: append nothing while the record of an earlier time waits, for its first lease or to be retried,
+                in every queue group of the topic.
 
         Raises: InvalidRequest for a spec or a zone that cannot be read.
         """
         return schedule_of(
-            self._driver.run(self._queue_verbs.schedule(topic, name, spec, value, key, headers, zone, priority))
+            self._driver.run(
+                self._queue_verbs.schedule(topic, name, spec, value, key, headers, zone, priority, coalesce)
+            )
         )
 
     def schedules(self, topic: str | None = None) -> list[Schedule]:

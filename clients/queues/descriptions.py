@@ -236,6 +236,7 @@ class Schedule(msgspec.Struct, frozen=True):
     next: datetime | None
     last: datetime | None
     partition: int
+    coalesce: bool = False
 
 
 def queue_of(found: messages.Queue) -> Queue:
@@ -315,7 +316,7 @@ def schedule_of(found: messages.Schedule) -> Schedule:
     """A schedule as the wire has it."""
     return Schedule(
         found.topic_name, found.name, found.spec, found.zone, found.value, found.key,
-        _unless_never(found.next_us), moment(found.last_us), found.partition,
+        _unless_never(found.next_us), moment(found.last_us), found.partition, found.coalesce,
     )  # fmt: skip
 
 

@@ -414,6 +414,7 @@ class QueueVerbs:
         headers: Mapping[str, bytes] | None,
         zone: str,
         priority: int,
+        coalesce: bool,
     ) -> Steps[Schedule]:
         """Append a record at stated times."""
         if priority > PRIORITY_MAX:
@@ -424,7 +425,9 @@ class QueueVerbs:
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         answer = yield from self.connection.ask(
-            lambda request: SetSchedule(request, found.topic, name, spec, zone, own, own_key, own_headers, priority),
+            lambda request: SetSchedule(
+                request, found.topic, name, spec, zone, own, own_key, own_headers, priority, coalesce
+            ),
             Schedules,
             deadline=deadline,
             what=f"setting schedule {name} of topic {topic}",

@@ -118,6 +118,7 @@ class BaseFunction(Generic[P, R]):
         delay: Duration | None = None,
         priority: int | None = None,
         expires: Duration | datetime | None = None,
+        coalesce: bool = False,
     ) -> Sends[P, R]:
         """The verbs that send, for calls with options of their own: `notify.options(expires="1h").send("UA 1545")`.
 
@@ -127,10 +128,11 @@ class BaseFunction(Generic[P, R]):
             priority: instead of the function's.
             expires: a duration from the moment of sending, or a datetime with a zone: what no worker has begun by
                 then is dead-lettered and not called, also a retry.
+            coalesce: for `schedule` alone: no task is added while that of an earlier time waits for a worker.
 
         Raises: InvalidArgument.
         """
-        return Sends(self, call_options(retry, delay, priority, expires))
+        return Sends(self, call_options(retry, delay, priority, expires, coalesce))
 
     def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         """Have it sent with these arguments at stated times, each once. A schedule of the same name is replaced.
@@ -160,7 +162,7 @@ class BaseFunction(Generic[P, R]):
         dedup = self._said(self.declared.dedup, "dedup", args, kwargs)
         return Message(
             self.queue, value, key, self._headers(options), self._priority(options), options.delay_s, options.at, dedup,
-            options.expires, _attempts(options),
+            options.expires, _attempts(options), options.coalesce,
         )  # fmt: skip
 
     def messages(self, calls: Iterable[object], options: CallOptions = AS_DECLARED) -> Messages:

@@ -37,6 +37,7 @@ class Message(Struct, frozen=True):
     dedup: bytes | None = None
     expires: float | datetime | None = None  # seconds from now, or a moment
     attempts: int | None = 0  # that its own rule allows; 0: it has none
+    coalesce: bool = False  # as of a schedule
 
     def sending(self, now_us: int) -> dict[str, Any]:
         """The producer's arguments beside the value: with the trace that is current, which a schedule does not have."""
@@ -53,7 +54,10 @@ class Message(Struct, frozen=True):
         for name, given in (("delay", self.delay_s), ("expires", self.expires)):
             if given is not None:
                 raise InvalidArgument(f"{name}={given!r} is of one call: a schedule sends one at each of its times")
-        return {"key": self.key, "headers": self.headers, "zone": zone, "priority": self.priority}
+        return {
+            "key": self.key, "headers": self.headers, "zone": zone, "priority": self.priority,
+            "coalesce": self.coalesce,
+        }  # fmt: skip
 
 
 class Messages(Struct, frozen=True):

@@ -73,6 +73,7 @@ class CallOptions(Struct, frozen=True, kw_only=True):
     at: datetime | None = None
     priority: int | None = None
     expires: float | datetime | None = None  # seconds from now, or a moment
+    coalesce: bool = False  # of schedules
 
 
 AS_DECLARED = CallOptions()
@@ -80,7 +81,11 @@ AS_DECLARED = CallOptions()
 
 
 def call_options(
-    retry: Retry | None, delay: Duration | None, priority: int | None, expires: Duration | datetime | None
+    retry: Retry | None,
+    delay: Duration | None,
+    priority: int | None,
+    expires: Duration | datetime | None,
+    coalesce: bool,
 ) -> CallOptions:
     """The options of calls, checked. Raises InvalidArgument."""
     if retry is not None and not isinstance(retry, Retry):
@@ -92,7 +97,7 @@ def call_options(
     elif expires is not None:
         expires = seconds(expires, "expires")
     delay_s = None if delay is None else seconds(delay, "delay")
-    return CallOptions(retry=retry, delay_s=delay_s, priority=priority, expires=expires)
+    return CallOptions(retry=retry, delay_s=delay_s, priority=priority, expires=expires, coalesce=coalesce)
 
 
 class _Verbs(Generic[P, R]):
@@ -104,17 +109,27 @@ class _Verbs(Generic[P, R]):
         self._options = options
 
     def _message(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Message:
+        return self._function.message(args, kwargs, self._of_sending)
+
+    def _scheduled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Message:
         return self._function.message(args, kwargs, self._options)
 
+    @property
+    def _of_sending(self) -> CallOptions:
+        """The options of calls that are sent now. Raises InvalidArgument for one that schedules alone have."""
+        if self._options.coalesce:
+            raise InvalidArgument("coalesce=True is of schedules: have it for schedule(), and send without it")
+        return self._options
+
     def _message_in(self, delay: Duration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Message:
-        options = structs.replace(self._options, delay_s=seconds(delay, "delay"))
+        options = structs.replace(self._of_sending, delay_s=seconds(delay, "delay"))
         return self._function.message(args, kwargs, options)
 
     def _message_at(self, when: datetime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Message:
-        return self._function.message(args, kwargs, structs.replace(self._options, delay_s=None, at=when))
+        return self._function.message(args, kwargs, structs.replace(self._of_sending, delay_s=None, at=when))
 
     def _messages(self, calls: Iterable[object]) -> Messages:
-        return self._function.messages(calls, self._options)
+        return self._function.messages(calls, self._of_sending)
 
 
 @checks
@@ -143,7 +158,7 @@ class Sends(_Verbs[P, R]):
 
     def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         """As `TaskFunction.schedule`."""
-        return self._function.app.schedule(self._message(args, kwargs), name, spec)
+        return self._function.app.schedule(self._scheduled(args, kwargs), name, spec)
 
     @property
     def aio(self) -> AsyncSends[P, R]:
@@ -179,7 +194,7 @@ class AsyncSends(_Verbs[P, R]):
 
     async def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         """As `TaskFunction.schedule`."""
-        return await self._function.app.aio.schedule(self._message(args, kwargs), name, spec)
+        return await self._function.app.aio.schedule(self._scheduled(args, kwargs), name, spec)
 
     def options(
         self,
@@ -188,9 +203,10 @@ class AsyncSends(_Verbs[P, R]):
         delay: Duration | None = None,
         priority: int | None = None,
         expires: Duration | datetime | None = None,
+        coalesce: bool = False,
     ) -> AsyncSends[P, R]:
         """As `TaskFunction.options`."""
-        return AsyncSends(self._function, call_options(retry, delay, priority, expires))
+        return AsyncSends(self._function, call_options(retry, delay, priority, expires, coalesce))
 
     def job(self, id: str) -> AsyncJob[R]:
         """As `TaskFunction.job`."""

@@ -159,6 +159,7 @@ async def set_schedule(call: HttpCall) -> ScheduleInfo:
         await call.link.client.schedule(
             queue, call.path["name"], given.spec, value, key=given.bytes_of_key(),
             headers=given.bytes_of_headers(), zone=given.zone, priority=given.priority,
+            coalesce=given.coalesce,
         )
     )  # fmt: skip
 

@@ -240,6 +240,7 @@ class NewSchedule(NewMessage, forbid_unknown_fields=True, kw_only=True):
     spec: Annotated[str, Meta(description='Five fields of cron, as in "0 6 * * mon-fri", or "every 30s".')]
     zone: Annotated[str, Meta(description='Of the cron fields, like "Europe/Vienna".')] = "UTC"
     priority: Priority = 0
+    coalesce: Annotated[bool, Meta(description="Append nothing while the message of an earlier time waits.")] = False
 
 
 class ScheduleInfo(Struct, frozen=True, omit_defaults=True):
@@ -256,6 +257,7 @@ class ScheduleInfo(Struct, frozen=True, omit_defaults=True):
     value_base64: bytes | UnsetType = UNSET
     key: str | UnsetType = UNSET
     key_base64: bytes | UnsetType = UNSET
+    coalesce: bool = False
 
 
 class SchedulesBody(Struct, frozen=True):
@@ -303,7 +305,8 @@ def schedule_info(found: Schedule) -> ScheduleInfo:
     if found.key is not None:
         put(fields, "key", found.key)
     return ScheduleInfo(
-        found.topic, found.name, found.spec, found.zone, found.partition, found.next, found.last, **fields
+        found.topic, found.name, found.spec, found.zone, found.partition, found.next, found.last,
+        coalesce=found.coalesce, **fields,
     )  # fmt: skip
 
 

@@ -29,10 +29,11 @@ def command() -> None:
 @click.option("--key", type=TYPED, help="Key of the record.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="Header of the record; repeatable.")
 @click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="0 to 255, higher first.")
+@click.option("--coalesce", is_flag=True, help="Append nothing while the record of an earlier time waits for a worker.")
 @with_session
 def set_(
     topic: str, name: str, spec: str, value: bytes, zone: str, key: bytes | None,
-    headers: tuple[tuple[str, bytes], ...], priority: int, session: Invocation,
+    headers: tuple[tuple[str, bytes], ...], priority: int, coalesce: bool, session: Invocation,
 ) -> None:  # fmt: skip
     """Append VALUE to TOPIC at the times of SPEC, each once. Replaces a schedule of the same NAME.
 
@@ -43,6 +44,7 @@ def set_(
     with session.connect() as client:
         schedule = client.schedule(
             topic, name, spec, value, key=key, headers=dict(headers), zone=zone, priority=priority,
+            coalesce=coalesce,
         )  # fmt: skip
     sentence = f"schedule {name} of {topic} is set; next at {utc_text(schedule.next) or 'no time that ever comes'}"
     session.output.say("set", sentence, **_as_json(schedule))
@@ -62,7 +64,7 @@ def list_(topic: str | None, session: Invocation) -> None:
     session.output.table(
         ["topic", "name", "when", "zone", "next", "last", "value"],
         [
-            (s.topic, s.name, s.spec, s.zone, utc_text(s.next), utc_text(s.last), shown(s.value, most=40))
+            (s.topic, s.name, _when(s), s.zone, utc_text(s.next), utc_text(s.last), shown(s.value, most=40))
             for s in schedules
         ],
         empty="no schedules yet: penstock schedule set TOPIC NAME SPEC VALUE",
@@ -78,6 +80,10 @@ def delete(topic: str, name: str, session: Invocation) -> None:
     with session.connect() as client:
         client.delete_schedule(topic, name)
     session.output.say("deleted", f"schedule {name} of {topic} deleted", topic=topic, name=name)
+
+
+def _when(schedule: Schedule) -> str:
+    return f"{schedule.spec} (coalesces)" if schedule.coalesce else schedule.spec
 
 
 def _as_json(schedule: Schedule) -> dict[str, Any]:

@@ -378,13 +378,15 @@ def test_what_a_schedule_was_given_may_change_afterwards(client, topic):
 
 def test_schedules_are_set_listed_replaced_and_forgotten(client, topic):
     client.create_topic(topic)
-    made = client.schedule(topic, "tick", "every 30s", b"go", key=b"k", headers={"h": b"1"}, priority=3)
+    made = client.schedule(topic, "tick", "every 30s", b"go", key=b"k", headers={"h": b"1"}, priority=3, coalesce=True)
     assert (made.topic, made.name, made.spec, made.value, made.key) == (topic, "tick", "every 30s", b"go", b"k")
     assert made.last is None
     assert made.next is not None
+    assert (made.coalesce, client.schedules(topic)) == (True, [made])
     client.schedule(topic, "tick", "0 6 * * mon-fri", b"morning", zone="Europe/Vienna")
     (found,) = client.schedules(topic)
     assert (found.spec, found.zone, found.value) == ("0 6 * * mon-fri", "Europe/Vienna", b"morning")
+    assert not found.coalesce
     assert topic in [schedule.topic for schedule in client.schedules()]
     client.delete_schedule(topic, "tick")
     assert client.schedules(topic) == []

@@ -365,6 +365,10 @@ def test_schedules_are_set_listed_and_deleted(on: Cli, queue: str) -> None:
     assert said["last"] is None
     assert on("schedule", "list", queue, "--json").lines == [{k: v for k, v in said.items() if k != "event"}]
     assert "nightly" in on("schedule", "list").text
+    assert not said["coalesce"]
+    (said,) = on("schedule", "set", queue, *words, "--coalesce", "--json").lines
+    assert said["coalesce"]
+    assert "0 4 * * 1-5 (coalesces)" in on("schedule", "list", queue).text
     assert on("schedule", "delete", queue, "nightly").code == exits.OK
     assert on("schedule", "list", queue).text.startswith("no schedules yet")
 

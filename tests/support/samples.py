@@ -63,7 +63,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.Claim(124, TOPIC, "jobs", "w2", 0, 10, [100], 5, 1000, "w1", 60_000, 2, -1000, 30_000, True, 1 << 16), b""),
     (m.RedriveDead(29, TOPIC, "jobs", [(0, 100)], "", 10.0), b""),
     (m.DiscardDead(30, TOPIC, "jobs", [], "timeout"), b""),
-    (m.SetSchedule(31, TOPIC, "nightly", "0 3 * * *", "UTC", b"{}", b"k", {"h": b"v"}, 5), b""),
+    (m.SetSchedule(31, TOPIC, "nightly", "0 3 * * *", "UTC", b"{}", b"k", {"h": b"v"}, 5, True), b""),
     (m.DeleteSchedule(32, TOPIC, "nightly"), b""),
     (m.ListSchedules(33, TOPIC), b""),
     (m.CommitTransaction(34, "etl", 7, [m.Stage(TOPIC, 3, 2**64 - 1, 1000)]), b""),

@@ -223,6 +223,7 @@ class ScheduleSet(Effect, tag=28, frozen=True):
     headers: dict[str, bytes]
     priority: int
     next_us: int
+    coalesce: bool = False
 
 
 class ScheduleDeleted(Effect, tag=29, frozen=True):
@@ -232,10 +233,18 @@ class ScheduleDeleted(Effect, tag=29, frozen=True):
 
 
 class ScheduleFired(Effect, tag=30, frozen=True):
-    """A schedule fired; in the batch of the record that it appended."""
+    """A schedule fired; in the batch of the record that it appended. One that coalesces says which that is."""
 
     name: str
     fired_us: int
+    next_us: int
+    offset: int = -1
+
+
+class ScheduleCoalesced(Effect, tag=48, frozen=True):
+    """A schedule was due and appended nothing, because its last record still waits."""
+
+    name: str
     next_us: int
 
 
@@ -382,7 +391,8 @@ PartitionEffect = (
     | GroupDeleted | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
     | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved | TasksTaken | QueueMoved
     | WorkerMade | WorkerForgotten
-    | Trimmed | RecordsDeleted | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
+    | Trimmed | RecordsDeleted | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired
+    | ScheduleCoalesced | OutboxMoved | OutboxRouted
     | StageOwned | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
 )  # fmt: skip
 MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased

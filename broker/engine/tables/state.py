@@ -152,6 +152,8 @@ class PartitionState:
                 self.schedules.deleted(name)
             case fx.ScheduleFired():
                 self.schedules.fired(effect)
+            case fx.ScheduleCoalesced():
+                self.schedules.coalesced(effect)
             case fx.StageOwned(stage, owner):
                 self.stages.owned(stage, owner, time_us)
             case fx.StagesDropped(stages):

@@ -24,6 +24,8 @@ class ScheduleBody(Struct, array_like=True, frozen=True):
     priority: int
     next_us: int
     last_us: int = -1
+    coalesce: bool = False
+    offset: int = -1  # of the last record of a schedule that coalesces
 
 
 class Timetable:
@@ -43,11 +45,16 @@ class Timetable:
         return sorted(found, key=lambda each: (each.next_us, each.name))
 
     def set(self, effect: fx.ScheduleSet) -> None:
-        """Set a schedule. It replaces one of the same name, and keeps its last firing time."""
+        """Set a schedule. It replaces one of the same name, and keeps its last firing time.
+
+        A schedule that coalesces keeps the place of its last record, too, while its records stay the same.
+        """
         known = self.by_name.get(effect.name)
+        same = effect.coalesce and known is not None and _record(known) == _record(effect)
         self.by_name[effect.name] = ScheduleBody(
             effect.name, effect.spec, effect.zone, effect.value, effect.key, effect.headers, effect.priority,
-            effect.next_us, -1 if known is None else known.last_us,
+            effect.next_us, -1 if known is None else known.last_us, effect.coalesce,
+            known.offset if known is not None and same else -1,
         )  # fmt: skip
 
     def deleted(self, name: str) -> None:
@@ -58,7 +65,15 @@ class Timetable:
         """A schedule appended its record."""
         known = self.by_name.get(effect.name)
         if known is not None:
-            self.by_name[effect.name] = structs.replace(known, next_us=effect.next_us, last_us=effect.fired_us)
+            self.by_name[effect.name] = structs.replace(
+                known, next_us=effect.next_us, last_us=effect.fired_us, offset=effect.offset
+            )
+
+    def coalesced(self, effect: fx.ScheduleCoalesced) -> None:
+        """A schedule was due and appended nothing."""
+        known = self.by_name.get(effect.name)
+        if known is not None:
+            self.by_name[effect.name] = structs.replace(known, next_us=effect.next_us)
 
     def dump(self) -> list[ScheduleBody]:
         """Dump for a snapshot, by name."""
@@ -70,3 +85,8 @@ class Timetable:
         table = cls()
         table.by_name = {body.name: body for body in bodies}
         return table
+
+
+def _record(schedule: ScheduleBody | fx.ScheduleSet) -> tuple[bytes, bytes | None, dict[str, bytes], int]:
+    """What each record of a schedule is."""
+    return schedule.value, schedule.key, schedule.headers, schedule.priority

@@ -155,11 +155,26 @@ def test_a_function_is_called_at_stated_times(app, penstock_client):
     assert schedule.key == b"\xff"
     assert schedule.value == total.message(({1, 2},), {"note": b"\xff"}).value
     assert asyncio.run(scheduled_by_a_loop(total)).spec == "every 30s"
-    assert [each.name for each in penstock_client.schedules("sums")] == ["every-morning"], "it was replaced"
+    (found,) = penstock_client.schedules("sums")
+    assert (found.name, found.coalesce) == ("every-morning", True), "it was replaced"
+
+
+def test_a_schedule_that_coalesces_adds_no_task_while_one_waits(app, penstock_broker, penstock_client):
+    total = decorated(app)
+    one = total.options(coalesce=True)
+    one.schedule("often", "every 10s", {1})
+    total.schedule("each", "every 10s", {2})
+    penstock_broker.advance(45)
+    with penstock_client.consumer("sums", start="earliest") as consumer:
+        values = [task.value for task in consumer.fetch(max_records=10, wait=5)]
+    assert (len(values), values.count(total.message(({1},), {}).value)) == (5, 1)
+    for send in (lambda: one.send({1}), lambda: one.send_in(1, {1}), lambda: one.send_many([({1},)])):
+        with pytest.raises(InvalidArgument, match="coalesce=True is of schedules"):
+            send()
 
 
 async def scheduled_by_a_loop(total):
-    found = await total.aio.schedule("every-morning", "every 30s", {3})
+    found = await total.aio.options(coalesce=True).schedule("every-morning", "every 30s", {3})
     await total.app.aio.close()
     return found
 

@@ -207,6 +207,8 @@ def test_a_schedule_is_set_listed_and_deleted(http, key, native):
     assert (made["name"], made["value"], made["key"], made["zone"]) == ("daily", "x", "k", "Europe/Vienna")
     assert http.get("/schedules", params={"queue": key}).json() == {"schedules": [made]}
     assert made in http.get("/schedules").json()["schedules"]
+    assert "coalesce" not in made
+    assert http.put(path, json={"spec": "0 6 * * *", "value": "x", "coalesce": True}).json()["coalesce"]
     refused(http.put(path, json={"spec": "nonsense", "value": "x"}), 400, "invalid_request")
     assert http.delete(path).status_code == 204
     refused(http.delete(path), 404, "unknown_schedule")

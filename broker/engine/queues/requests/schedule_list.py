@@ -56,5 +56,5 @@ def describe(topic: Topic, partition: Partition, schedule: ScheduleBody) -> Sche
     """A schedule of a partition."""
     return Schedule(
         topic.id, topic.name, schedule.name, schedule.spec, schedule.zone, schedule.value, schedule.key,
-        schedule.next_us, schedule.last_us, partition.number,
+        schedule.next_us, schedule.last_us, partition.number, schedule.coalesce,
     )  # fmt: skip

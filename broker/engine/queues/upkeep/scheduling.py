@@ -2,7 +2,8 @@
 
 Idea: a schedule lives in the partition that its name chose when it was set, also after the topic grows. Firing is one
 batch, the record with ScheduleFired beside it, so a crash leaves both or neither. If times were missed while no node
-ran, the schedule fires once and goes on from now.
+ran, the schedule fires once and goes on from now. A schedule that coalesces appends nothing while its last record waits
+for a lease; ScheduleCoalesced logs that it went on.
 
 Contract: times are log time, never before the partition's last batch, so a clock that goes back fires nothing twice. A
 partition that cannot take a record now is retried after a pause; a poisoned or damaged one is left alone. Setting a
@@ -29,6 +30,7 @@ from ...tables.names import check_name
 from ...tables.producers import Place
 from ...tables.queues import schedules
 from ...tables.queues.placing import intake_of
+from ...tables.queues.status import waits
 from ...tables.timetable import ScheduleBody
 from ...turns.replies import Gather
 from ..requests.schedule_list import describe
@@ -55,7 +57,7 @@ class Scheduling:
     ) -> None:
         """`alarms` are of log time."""
         self.handlers: Handlers = {SetSchedule: self.set, DeleteSchedule: self.delete}
-        self.fired = 0
+        self.fired = self.coalesced = 0
         self._registry = registry
         self._port = port
         self._config = config
@@ -84,7 +86,7 @@ class Scheduling:
             next_us = known.next_us
         effect = fx.ScheduleSet(
             message.name, message.spec, message.zone, message.value, message.key, message.headers, message.priority,
-            next_us,
+            next_us, message.coalesce,
         )  # fmt: skip
 
         def stands() -> Schedules:
@@ -133,12 +135,22 @@ class Scheduling:
             try:
                 next_us = schedules.next_us(schedule.spec, schedule.zone, time_us, schedule.next_us)
                 waiter = Gather(lambda: None, lambda error: self._again(partition, time_us))
-                _propose(partition, schedule, time_us, next_us, waiter)
+                self._take_turn(partition, schedule, time_us, next_us, waiter)
             except Error:
                 self._again(partition, time_us)
                 return
-            self.fired += 1
         self.arm(partition)
+
+    def _take_turn(
+        self, partition: Partition, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Gather
+    ) -> None:
+        """Append the record of a schedule that is due, unless it coalesces and the last one waits."""
+        if schedule.offset >= 0 and waits(partition.proposed, schedule.offset, time_us):
+            partition.propose_in_order(fx.ScheduleCoalesced(schedule.name, next_us), waiter)
+            self.coalesced += 1
+        else:
+            _propose(partition, schedule, time_us, next_us, waiter)
+            self.fired += 1
 
     def _look_at(self, partition: Partition, due_us: int) -> None:
         self._alarms.set((Scheduling, partition), due_us, partial(self._fire, partition))
@@ -156,7 +168,8 @@ def _propose(partition: Partition, schedule: ScheduleBody, time_us: int, next_us
         event_times=[schedule.next_us],
         priorities=[schedule.priority],
     )
-    effects = (fx.ScheduleFired(schedule.name, time_us, next_us),)
+    offset = partition.predicted_end if schedule.coalesce else -1
+    effects = (fx.ScheduleFired(schedule.name, time_us, next_us, offset),)
     partition.propose_records(batch, Entry(Place(0, 1), effects=effects, intake=intake_of(parse(batch))), waiter)
 
 

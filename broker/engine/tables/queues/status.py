@@ -32,6 +32,10 @@ FINAL = frozenset({COMPLETED, DEAD, DISCARDED, CANCELLED})
 """Final states: a record leaves them only when redriven."""
 
 
+UNLEASED = frozenset({PENDING, WAITING})
+"""States of a record without a delay that no worker has, and that one is to get."""
+
+
 class RecordStatus(Struct, frozen=True):
     """One record as a group has it; fields as in TaskState."""
 
@@ -54,6 +58,16 @@ def stands_for(state: PartitionState, offset: int) -> int:
         seen.add(offset)
         offset = other
     return offset
+
+
+def waits(state: PartitionState, offset: int, now_us: int) -> bool:
+    """Whether a record waits for its first or next lease in every queue group; without any, while the log has it."""
+    if offset in state.voids:
+        return False
+    queues = state.queues.by_name.values()
+    if not queues:
+        return offset >= state.first
+    return all(standing(queue, state.shelves, offset, now_us).state in UNLEASED for queue in queues)
 
 
 def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> RecordStatus:
