@@ -1,10 +1,12 @@
 """An application of Celery for tests, and the processes of its workers.
 
-The broker's URL stands in CELERY_SHOP_URL. `celery -A support.celery_shop worker` runs the tasks.
+The broker's URL stands in CELERY_SHOP_URL, how long requests wait for it in CELERY_SHOP_TIMEOUT.
+`celery -A support.celery_shop worker` runs the tasks.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -19,13 +21,14 @@ from support.processes import spawn
 
 TESTS = Path(__file__).resolve().parent.parent
 WAIT_S = 60.0
+LEASE_S = 1.0
 
 
-def make(url: str) -> Celery:
+def make(url: str, timeout: float = 20.0) -> Celery:
     """The application over a broker."""
     made = Celery("shop", broker=url, backend=url, set_as_current=False)
     made.conf.update(
-        broker_transport_options={"lease": 1.0, "timeout": 20.0},
+        broker_transport_options={"lease": LEASE_S, "timeout": timeout},
         broker_connection_retry_on_startup=True,
         task_track_started=True,
         worker_prefetch_multiplier=1,
@@ -35,6 +38,7 @@ def make(url: str) -> Celery:
     made.task(shared=False, name="flaky", bind=True, max_retries=5)(flaky)
     made.task(shared=False, name="broken")(broken)
     made.task(shared=False, name="hold", acks_late=True)(hold)
+    made.task(shared=False, name="note", acks_late=True)(note)
     return made
 
 
@@ -57,12 +61,39 @@ def broken() -> None:
 
 
 def hold(folder: str) -> int:
-    """Note that it began, and wait until the pipe `go` is written to; returns how often it was begun."""
+    """Note that it began, and wait while the test has the lock (`Held`); returns how often it was begun."""
     begun = Path(folder, "begun")
-    with begun.open("a") as file:
-        file.write(f"{os.getpid()}\n")
-    Path(folder, "go").read_bytes()
-    return len(begun.read_text().splitlines())
+    _append(begun, str(os.getpid()))
+    with Path(folder, "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    return len(lines(begun))
+
+
+def note(folder: str, number: int) -> int:
+    """Note that it ran."""
+    _append(Path(folder, "ran"), str(number))
+    return number
+
+
+def _append(file: Path, line: str) -> None:
+    with file.open("a") as opened:
+        opened.write(f"{line}\n")  # one write: other processes append, too
+
+
+def lines(file: Path) -> list[str]:
+    """What tasks noted."""
+    return file.read_text().splitlines() if file.exists() else []
+
+
+class Held:
+    """What the tasks `hold` of a folder wait for, until it is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = (folder / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        self._lock.close()
 
 
 class CeleryWorker:
@@ -72,7 +103,12 @@ class CeleryWorker:
         command = [sys.executable, "-m", "celery", "-A", "support.celery_shop", "worker", f"--pool={pool}",
                    "--concurrency=2", "--loglevel=INFO", f"--hostname={log.name}@test", *options]  # fmt: skip
         paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, "CELERY_SHOP_URL": str(app.conf.broker_url), "PYTHONPATH": paths}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": paths,
+            "CELERY_SHOP_URL": str(app.conf.broker_url),
+            "CELERY_SHOP_TIMEOUT": str(app.conf.broker_transport_options["timeout"]),
+        }
         self.log = log
         with log.open("wb") as output:
             self.process = spawn(
@@ -113,4 +149,4 @@ class CeleryWorker:
 
 
 if url := os.environ.get("CELERY_SHOP_URL"):
-    app = make(url)
+    app = make(url, float(os.environ["CELERY_SHOP_TIMEOUT"]))

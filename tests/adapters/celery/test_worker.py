@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from celery import Celery, chain, chord, group
 from celery.exceptions import TaskRevokedError
 from penstock.broker import ServeConfig
-from support.celery_shop import WAIT_S, CeleryWorker, make
+from support.celery_shop import WAIT_S, CeleryWorker, Held, lines, make
 from support.processes import Serving, until
 
 
@@ -66,24 +65,17 @@ def test_remote_control_answers_and_revokes(worker, shop):
 
 
 @pytest.fixture
-def held(tmp_path) -> Path:
-    """What the task `hold` waits for: writing to it waits for the task."""
-    pipe = tmp_path / "go"
-    os.mkfifo(pipe)
-    return pipe
+def held(tmp_path) -> Iterator[Held]:
+    with closing(Held(tmp_path)) as made:
+        yield made
 
 
 def test_a_task_with_late_acks_survives_its_worker(serving, shop, tmp_path, held):
     with CeleryWorker(shop, "prefork", tmp_path / "first", f"--queues={tmp_path.name}") as first:
         result = shop.tasks["hold"].apply_async([str(tmp_path)], queue=tmp_path.name)
-        assert until(lambda: begun(tmp_path) == 1, serving)
+        assert until(lambda: len(lines(tmp_path / "begun")) == 1, serving)
         first.kill()
     with CeleryWorker(shop, "prefork", tmp_path / "second", f"--queues={tmp_path.name}") as second:
-        held.write_bytes(b"go")
+        held.close()
         assert result.get(timeout=WAIT_S) == 2
         second.stop()
-
-
-def begun(folder: Path) -> int:
-    file = folder / "begun"
-    return len(file.read_text().splitlines()) if file.exists() else 0
