@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, overload
 
-from ..storage.record import Record
+from ..storage.record import Record, V
 from .arguments.checking import checks
 from .arguments.quantities import Duration, seconds, start_time
 from .connection.driver import Driver
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @checks
 @unpicklable("the URL, the topic and the group, and make a consumer where it is needed")
-class Consumer:
+class Consumer(Generic[V]):
     """Reads one topic. Iterating waits for new records forever; `fetch` returns available ones."""
 
     def __init__(self, driver: Driver, core: ConsumerCore) -> None:
@@ -66,12 +66,12 @@ class Consumer:
 
     # -- reading ----------------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[V]]:
         """Every record, waiting for those to come; ends when the consumer is closed by another thread."""
         self._core.check_open()
         return each_record(self._driver, self._core)
 
-    def fetch(self, max_records: int = 500, wait: Duration = 1.0) -> list[Record]:
+    def fetch(self, max_records: int = 500, wait: Duration = 1.0) -> list[Record[V]]:
         """At most `max_records` records: available ones at once, else the first that come within `wait` seconds.
 
         Returns: [] when there are none in time.
@@ -95,7 +95,7 @@ class Consumer:
     @overload
     def batches(
         self, format: Literal["records"] = "records", *, wait: Duration | None = None
-    ) -> Iterator[list[Record]]: ...
+    ) -> Iterator[list[Record[V]]]: ...
     @overload
     def batches(
         self, format: Literal["arrow"], *, columns: Sequence[str] | None = None, wait: Duration | None = None
@@ -113,8 +113,10 @@ class Consumer:
             columns: of Arrow batches, any of value, key, offset, timestamp, headers (a list of structs `key` and
                 `value`, null where a record has none), topic and partition; the first five when None.
             wait: end after so many seconds without a record; None waits for ever.
+
+        A consumer with a serializer (`value=`) makes lists of records, which end before one that it cannot read.
         """
-        convert = converter(format, columns)
+        convert = converter(format, columns, serialized=self._core.load is not None)
         patience = FOREVER if wait is None else seconds(wait, "wait")
         self._core.check_open()
         return each_batch(self._driver, self._core, convert, patience)
@@ -230,7 +232,7 @@ class Consumer:
         group = f", group {self.group}" if self.group else ""
         return f"<{type(self).__name__} of topic {self.topic}{group}{', closed' if self.closed else ''}>"
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

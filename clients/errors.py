@@ -6,10 +6,12 @@ Contract: as in `storage/errors.py`: a message names the thing, the value, the l
 from __future__ import annotations
 
 from ..storage.errors import Error, InvalidArgument, StorageFull
+from ..storage.record import Record
 
 __all__ = [
-    "CannotDecrypt", "ClientError", "InvalidArgument", "InvalidQuery", "MappedUnavailable", "NoGroup", "NotAssigned",
-    "SpoolFull", "StillFull", "TaskCancelled", "TaskFailed", "TimedOut", "Unpicklable", "WindowFull",
+    "CannotDecrypt", "CannotDeserialize", "CannotSerialize", "ClientError", "InvalidArgument", "InvalidQuery",
+    "MappedUnavailable", "NoGroup", "NotAssigned", "SpoolFull", "StillFull", "TaskCancelled", "TaskFailed",
+    "TimedOut", "Unpicklable", "WindowFull",
 ]  # fmt: skip
 
 
@@ -42,6 +44,26 @@ class CannotDecrypt(ClientError):
     """A value that no key of the cipher opens: another key, other bytes, or it was never encrypted."""
 
     code = "cannot_decrypt"
+
+
+class CannotSerialize(ClientError):
+    """A producer's serializer does not take a value. The record was not sent."""
+
+    code = "cannot_serialize"
+
+
+class CannotDeserialize(ClientError):
+    """A consumer's serializer cannot read a value. It is raised once: the next call goes on behind the record.
+
+    `record` is the record with its bytes, None where another process raised the error.
+    """
+
+    code = "cannot_deserialize"
+
+    def __init__(self, message: str, record: Record | None = None) -> None:
+        super().__init__(message)
+        self.record = record
+        self.offset = -1 if record is None else record.offset + 1
 
 
 class WindowFull(ClientError):

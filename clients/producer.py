@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Self
+from typing import Any, Self, overload
 
 from ..storage.header_list import GivenHeaders, checked_headers, copied
 from ..transport.messages import Stage
@@ -28,6 +28,7 @@ from .producing.core import SentBatch
 from .producing.direct import Direct, direct_of
 from .producing.pending import Pending
 from .producing.sending import Sending
+from .serializing import Dumping, Encodings, Functions, Sent, Serializer
 from .transactions.staging_core import StagingCore, TransactionCore, begin
 from .transactions.staging_producer import StagedFuture
 from .unpicklable import unpicklable
@@ -35,7 +36,7 @@ from .unpicklable import unpicklable
 
 @checks
 @unpicklable("the URL and the topic, and make a producer where it is needed")
-class Producer(Sending):
+class Producer(Sending[Sent]):
     """Sends records to one topic. Leaving its `with` block flushes."""
 
     @property
@@ -60,7 +61,7 @@ class Producer(Sending):
 
     def send(
         self,
-        value: bytes | None,
+        value: Sent | None,
         *,
         key: bytes | None = None,
         headers: GivenHeaders | None = None,
@@ -75,7 +76,8 @@ class Producer(Sending):
         """Send one record and wait until it is committed.
 
         Args:
-            value: the record's bytes; None for a null, which stands for "no value" (of its key, mostly).
+            value: the record's bytes, or what the producer's serializer takes; None for a null, which stands for "no
+                value" (of its key, mostly).
             key: records of one key go to one partition, in order.
             headers: names with values as bytes, or a list of (name, value) where a name repeats or a value is None.
             timestamp: event time, when it is not the time of appending: a datetime, or microseconds UTC.
@@ -100,7 +102,7 @@ class Producer(Sending):
 
     def send_many(
         self,
-        values: Iterable[bytes | ArrowData | None] | ArrowData,
+        values: Iterable[Sent | ArrowData | None] | ArrowData,
         *,
         keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,
@@ -111,8 +113,8 @@ class Producer(Sending):
         """Send many records, in large batches, and wait until all are committed.
 
         Args:
-            values: bytes or None, or Arrow: binary or text; tables and record batches, or an iterable of these, with
-                columns
+            values: as `send` takes them, or Arrow: binary or text; tables and record batches, or an iterable of these,
+                with columns
 
                 value: binary or text
                 key: the same; null for none
@@ -131,7 +133,7 @@ class Producer(Sending):
         Raises: as `send`. An error stops it, and what was sent before stays sent.
         """
         core = self._sending
-        cut, sent = pieces(values, keys, core.shape_of(delay, at, priority), partition), SentBatch()
+        cut, sent = pieces(values, keys, core.shape_of(delay, at, priority), partition, self._dump), SentBatch()
         for piece in cut:
             sent.add(self._driver.run(core.send_piece(piece, core.connection.deadline())))
         self._driver.run(core.finish(sent.waiting))
@@ -139,7 +141,7 @@ class Producer(Sending):
 
     def send_many_nowait(
         self,
-        values: Iterable[bytes | ArrowData | None] | ArrowData,
+        values: Iterable[Sent | ArrowData | None] | ArrowData,
         *,
         keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,
@@ -152,7 +154,7 @@ class Producer(Sending):
         Returns: how many records are on their way. `flush` waits for them and raises the first error.
         """
         core, count = self._sending, 0
-        cut = pieces(values, keys, core.shape_of(delay, at, priority), partition)
+        cut = pieces(values, keys, core.shape_of(delay, at, priority), partition, self._dump)
         for piece in cut:
             self._driver.run_on(core.send_piece(piece, core.connection.deadline()))
             count += piece.count
@@ -160,7 +162,7 @@ class Producer(Sending):
 
     def place_many(
         self,
-        values: Iterable[bytes | None],
+        values: Iterable[Sent | None],
         *,
         headers: GivenHeaders | None = None,
         delay: Duration | None = None,
@@ -170,7 +172,7 @@ class Producer(Sending):
         """As `send_many`, for records without keys whose places the caller wants to know.
 
         Args:
-            values: bytes or None.
+            values: as `send` takes them.
             headers: of each of them.
             delay, at, priority: of all of them, as in `send`.
 
@@ -180,7 +182,7 @@ class Producer(Sending):
         """
         core, sent = self._sending, list[Pending]()
         own = None if headers is None else copied(checked_headers(headers))
-        cut = pieces(values, None, core.shape_of(delay, at, priority, own), None)
+        cut = pieces(values, None, core.shape_of(delay, at, priority, own), None, self._dump)
         for piece in cut:
             sent.append(self._driver.run(core.send_piece(piece, core.connection.deadline())))
         self._driver.run(core.finish(sent))
@@ -248,7 +250,7 @@ class Producer(Sending):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} to topic {self.topic}{', closed' if self.closed else ''}>"
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -273,16 +275,32 @@ class Staging:
         """Whether nothing more can be staged."""
         return bool(self._core.ended) or self._driver.closed
 
-    def producer(self, topic: str, *, codec: str | None = None, window_bytes: Size = "8MB") -> Producer:
+    @overload
+    def producer(
+        self, topic: str, *, value: None = None, codec: str | None = None, window_bytes: Size = "8MB"
+    ) -> Producer: ...
+    @overload
+    def producer(
+        self, topic: str, *, value: Encodings, codec: str | None = None, window_bytes: Size = "8MB"
+    ) -> Producer[Any]: ...
+    @overload
+    def producer(
+        self, topic: str, *, value: Functions[Sent], codec: str | None = None, window_bytes: Size = "8MB"
+    ) -> Producer[Sent]: ...
+
+    def producer(
+        self, topic: str, *, value: Serializer | None = None, codec: str | None = None, window_bytes: Size = "8MB"
+    ) -> Producer[Any]:
         """A producer of one topic whose records are staged: `send` and futures return -1, as there is no offset yet.
 
         Args:
-            topic, codec, window_bytes: as in `Client.producer`.
+            topic, value, codec, window_bytes: as in `Client.producer`.
         """
         self._core.check_open()
         window, connection = size_bytes(window_bytes, "window_bytes"), self._driver.connection
+        dump = None if value is None else Dumping(topic, value)
         found = self._driver.run(connection.find_topic(topic, connection.deadline()))
-        return Producer(self._driver, self._core.new_producer(found, codec=codec, window_bytes=window))
+        return Producer(self._driver, self._core.new_producer(found, codec=codec, window_bytes=window), dump)
 
     def stages(self, timeout: Duration | None = None) -> list[Stage]:
         """The stages so far, for `Client.commit_stages` in any process. Waits until all of them are durable.

@@ -48,6 +48,8 @@ from .broker.errors import (
 )
 from .clients.errors import (
     CannotDecrypt,
+    CannotDeserialize,
+    CannotSerialize,
     ClientError,
     InvalidArgument,
     InvalidQuery,
@@ -192,6 +194,8 @@ __all__ = [
     "WrongCluster",
     # this side of the connection
     "CannotDecrypt",
+    "CannotDeserialize",
+    "CannotSerialize",
     "ClientError",
     "InvalidArgument",
     "InvalidQuery",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from . import address
 from .clients import tasks
 from .clients.arguments.quantities import Duration
+from .clients.encoding import Encoding
 from .clients.tasks.app import Keep
-from .clients.tasks.encoding import Encoding
 
 
 class Tasks(tasks.Tasks):

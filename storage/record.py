@@ -8,12 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
+from typing import TYPE_CHECKING, Generic
 
 import msgspec
 import numpy as np
 
 from .batch import Batch, Kind, Value
 from .header_list import FixedHeaders, HeaderPair, pairs_of
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    V = TypeVar("V", default=Value)
+else:
+    from typing import TypeVar
+
+    V = TypeVar("V")
+"""What values are to an application: bytes or None, unless its consumer deserializes them."""
 
 _KEPT = int(Kind.KEPT)
 
@@ -31,14 +42,15 @@ class _NoHeaders(FixedHeaders):
 NO_HEADERS: Mapping[str, bytes] = _NoHeaders()
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record: `value` with an optional `key`, and `headers`. The value is None where a producer sent a null.
+class Record(msgspec.Struct, Generic[V], frozen=True, gc=False):
+    """One record: `value` with an optional `key`, and `headers`. The value is None where a producer sent a null, and
+    what a serializer made of the bytes where a consumer has one.
 
     `timestamp` is in microseconds UTC: the producer's event time where it gave one, the append time otherwise.
     `offset` counts from 0 within `partition` of `topic` ("" for an embedded log).
     """
 
-    value: Value
+    value: V
     key: bytes | None
     headers: Mapping[str, bytes]
     offset: int

@@ -40,6 +40,7 @@ SAID = {
     "encryption.md": "b'3' b'Ann'",
     "log.md": "0 3 [b'UA 1545', b'AA 1141', b'B6 725']",
     "ranges.md": "{0: (0, 0), 1: (1000, 1)}",
+    "values.md": "12\n1 b'?'\n[]",
     "streams.md": "[0, 1] {0: 2, 1: 0} 1",
     "tasks.md": "notices-0-0 pending delayed",
     "testing.md": "4 passed",

@@ -186,7 +186,7 @@ ORDER = {
             "channels",
             "embedded",
             "opening",
-            "encryption",
+            *("encryption", "encoding", "serializing"),
         ),
         *("queues", "producing", "consuming", "working", "ranges", "batches", "transactions", "sql", "verbs"),
         *(

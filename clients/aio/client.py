@@ -10,23 +10,24 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from ...storage.record import Record
 from ...transport.keys import KeyLike
 from ...transport.messages import Stage
 from ..arguments.checking import check_name, checked, checks
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes
-from ..arguments.settings import TopicOptions
+from ..arguments.settings import ProducerSettings, TopicOptions
 from ..connection.delivery import Delivery
 from ..connection.opened import Opened
 from ..consuming.core import ConsumerCore
-from ..consuming.options import consumer_options
+from ..consuming.options import ConsumerSettings, consumer_options
 from ..consuming.telling import AssignmentNews
 from ..descriptions import AssignmentChange, Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
 from ..opening import open_connection
 from ..producing.core import ProducerCore
 from ..producing.direct import DirectProducer
+from ..serializing import Dumping, Encodings, Functions, Loading, Serializer, T
 from ..sql.query import run_query, table_names
 from ..transactions.staging_core import StagingCore, begin
 from ..transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
@@ -114,20 +115,38 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
 
     # -- producing and consuming ------------------------------------------------------------------------
 
+    @overload
+    @opens
+    async def producer(
+        self, topic: str, *, value: None = None, **options: Unpack[ProducerSettings]
+    ) -> AsyncProducer: ...
+    @overload
+    @opens
+    async def producer(
+        self, topic: str, *, value: Encodings, **options: Unpack[ProducerSettings]
+    ) -> AsyncProducer[Any]: ...
+    @overload
+    @opens
+    async def producer(
+        self, topic: str, *, value: Functions[T], **options: Unpack[ProducerSettings]
+    ) -> AsyncProducer[T]: ...
+
     @opens
     async def producer(
         self,
         topic: str,
         *,
+        value: Serializer | None = None,
         name: str | None = None,
         codec: str | None = None,
         window_bytes: Size = "8MB",
         direct: bool = False,
-    ) -> AsyncProducer:
+    ) -> AsyncProducer[Any]:
         """A producer for one topic.
 
         Args:
             topic: name of the topic.
+            value: how values become bytes: "json", "msgpack", or the functions (dumps, loads); None: they are bytes.
             name: claims this name: an older producer under it is fenced, and its sequence goes on.
             codec: "none", "lz4" or "zstd" instead of the topic's setting.
             window_bytes: how much may be on its way to each partition before sending waits.
@@ -137,7 +156,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
                 `AsyncProducer.direct` says why. What an acknowledgement means is the same either way.
         """
         self._driver.check_open()
-        window = size_bytes(window_bytes, "window_bytes")
+        window, dump = size_bytes(window_bytes, "window_bytes"), None if value is None else Dumping(topic, value)
         if name:
             check_name("name", name)
         found = await self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
@@ -145,13 +164,30 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
         core = (DirectProducer if direct else ProducerCore)(
             self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=now_us, future=AsyncFuture
         )
-        return self._open.add(AsyncProducer(self._driver, core))
+        return self._open.add(AsyncProducer(self._driver, core, dump))
+
+    @overload
+    @opens
+    async def consumer(
+        self, topic: str, *, value: None = None, **options: Unpack[ConsumerSettings]
+    ) -> AsyncConsumer: ...
+    @overload
+    @opens
+    async def consumer(
+        self, topic: str, *, value: Encodings, **options: Unpack[ConsumerSettings]
+    ) -> AsyncConsumer[Any]: ...
+    @overload
+    @opens
+    async def consumer(
+        self, topic: str, *, value: Functions[T], **options: Unpack[ConsumerSettings]
+    ) -> AsyncConsumer[T]: ...
 
     @opens
     async def consumer(
         self,
         topic: str,
         *,
+        value: Serializer | None = None,
         group: str | None = None,
         member: str | None = None,
         start: Start = "earliest",
@@ -164,11 +200,13 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
         window_records: int = 1 << 18,
         verify: bool = True,
         on_assignment: Callable[[AssignmentChange], object] | None = None,
-    ) -> AsyncConsumer:
+    ) -> AsyncConsumer[Any]:
         """A consumer of one topic; it has joined when this returns.
 
         Args:
             topic: name of the topic.
+            value: how bytes become values, as of `producer`. A null stays None. A value that cannot be read raises
+                CannotDeserialize once, in the call that would have returned its record, and the next goes on behind it.
             group: share the partitions with its other members, from the group's cursor on. None reads all alone.
             member: name within the group; made up when None. Joining again under it replaces the older one.
             start: "earliest", "latest" or a datetime, for partitions without a cursor.
@@ -193,8 +231,9 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
         deadline = self._connection.deadline()
         found = await self._driver.run(self._connection.find_topic(topic, deadline))
         core = ConsumerCore(self._connection, found, options)
+        core.load = None if value is None else Loading(value)
         core.telling = None if on_assignment is None else AssignmentNews(found.name, on_assignment)
-        consumer = AsyncConsumer(self._driver, core)
+        consumer = AsyncConsumer[Any](self._driver, core)
         try:
             await self._driver.run(core.joined(deadline))
         except BaseException:

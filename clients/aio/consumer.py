@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, overload
 
-from ...storage.record import Record
+from ...storage.record import Record, V
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration, seconds, start_time
 from ..connection.steps import FOREVER
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @checks
 @unpicklable("the URL, the topic and the group, and make a consumer where it is needed")
-class AsyncConsumer:
+class AsyncConsumer(Generic[V]):
     """Reads one topic. Iterating waits for new records forever; `fetch` returns available ones."""
 
     def __init__(self, driver: AsyncDriver, core: ConsumerCore) -> None:
@@ -64,12 +64,12 @@ class AsyncConsumer:
 
     # -- reading ----------------------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[Record]:
+    def __aiter__(self) -> AsyncIterator[Record[V]]:
         """Every record, waiting for those to come; ends when the consumer is closed by another task."""
         self._core.check_open()
         return each_record(self._driver, self._core)
 
-    async def fetch(self, max_records: int = 500, wait: Duration = 1.0) -> list[Record]:
+    async def fetch(self, max_records: int = 500, wait: Duration = 1.0) -> list[Record[V]]:
         """At most `max_records` records: available ones at once, else the first that come within `wait` seconds.
 
         Returns: [] when there are none in time.
@@ -93,7 +93,7 @@ class AsyncConsumer:
     @overload
     def batches(
         self, format: Literal["records"] = "records", *, wait: Duration | None = None
-    ) -> AsyncIterator[list[Record]]: ...
+    ) -> AsyncIterator[list[Record[V]]]: ...
     @overload
     def batches(
         self, format: Literal["arrow"], *, columns: Sequence[str] | None = None, wait: Duration | None = None
@@ -111,8 +111,10 @@ class AsyncConsumer:
             columns: of Arrow batches, any of value, key, offset, timestamp, headers (a list of structs `key` and
                 `value`, null where a record has none), topic and partition; the first five when None.
             wait: end after so many seconds without a record; None waits for ever.
+
+        A consumer with a serializer (`value=`) makes lists of records, which end before one that it cannot read.
         """
-        convert = converter(format, columns)
+        convert = converter(format, columns, serialized=self._core.load is not None)
         patience = FOREVER if wait is None else seconds(wait, "wait")
         self._core.check_open()
         return each_batch(self._driver, self._core, convert, patience)
@@ -230,7 +232,7 @@ class AsyncConsumer:
         group = f", group {self.group}" if self.group else ""
         return f"<{type(self).__name__} of topic {self.topic}{group}{', closed' if self.closed else ''}>"
 
-    async def __aenter__(self) -> AsyncConsumer:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:

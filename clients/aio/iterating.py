@@ -53,7 +53,7 @@ async def _called(found: object) -> None:
         await found
 
 
-async def each_record(driver: AsyncDriver, core: ConsumerCore) -> AsyncIterator[Record]:
+async def each_record(driver: AsyncDriver, core: ConsumerCore) -> AsyncIterator[Record[Any]]:
     """Every record, waiting for those to come."""
     while True:
         try:

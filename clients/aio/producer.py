@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Self
+from typing import Any, Self, overload
 
 from ...storage.header_list import GivenHeaders, checked_headers, copied
 from ...transport.messages import Stage
@@ -20,6 +20,7 @@ from ..producing.bulk import pieces
 from ..producing.core import SentBatch
 from ..producing.direct import Direct, direct_of
 from ..producing.pending import Pending
+from ..serializing import Dumping, Encodings, Functions, Sent, Serializer
 from ..transactions.staging_core import StagingCore, TransactionCore, begin
 from ..unpicklable import unpicklable
 from .driver import AsyncDriver
@@ -30,7 +31,7 @@ from .sending import AsyncSending, in_breaths
 
 @checks
 @unpicklable("the URL and the topic, and make a producer where it is needed")
-class AsyncProducer(AsyncSending):
+class AsyncProducer(AsyncSending[Sent]):
     """Sends records to one topic. Leaving its `async with` block flushes."""
 
     @property
@@ -55,7 +56,7 @@ class AsyncProducer(AsyncSending):
 
     async def send(
         self,
-        value: bytes | None,
+        value: Sent | None,
         *,
         key: bytes | None = None,
         headers: GivenHeaders | None = None,
@@ -70,7 +71,8 @@ class AsyncProducer(AsyncSending):
         """Send one record and wait until it is committed.
 
         Args:
-            value: the record's bytes; None for a null, which stands for "no value" (of its key, mostly).
+            value: the record's bytes, or what the producer's serializer takes; None for a null, which stands for "no
+                value" (of its key, mostly).
             key: records of one key go to one partition, in order.
             headers: names with values as bytes, or a list of (name, value) where a name repeats or a value is None.
             timestamp: event time, when it is not the time of appending: a datetime, or microseconds UTC.
@@ -95,7 +97,7 @@ class AsyncProducer(AsyncSending):
 
     async def send_many(
         self,
-        values: Iterable[bytes | ArrowData | None] | ArrowData,
+        values: Iterable[Sent | ArrowData | None] | ArrowData,
         *,
         keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,
@@ -106,8 +108,8 @@ class AsyncProducer(AsyncSending):
         """Send many records, in large batches, and wait until all are committed.
 
         Args:
-            values: bytes or None, or Arrow: binary or text; tables and record batches, or an iterable of these, with
-                columns
+            values: as `send` takes them, or Arrow: binary or text; tables and record batches, or an iterable of these,
+                with columns
 
                 value: binary or text
                 key: the same; null for none
@@ -126,7 +128,7 @@ class AsyncProducer(AsyncSending):
         Raises: as `send`. An error stops it, and what was sent before stays sent.
         """
         core = self._sending
-        cut, sent = pieces(values, keys, core.shape_of(delay, at, priority), partition), SentBatch()
+        cut, sent = pieces(values, keys, core.shape_of(delay, at, priority), partition, self._dump), SentBatch()
         async for piece in in_breaths(cut):
             sent.add(await self._driver.run(core.send_piece(piece, core.connection.deadline())))
         await self._driver.run(core.finish(sent.waiting))
@@ -134,7 +136,7 @@ class AsyncProducer(AsyncSending):
 
     async def send_many_nowait(
         self,
-        values: Iterable[bytes | ArrowData | None] | ArrowData,
+        values: Iterable[Sent | ArrowData | None] | ArrowData,
         *,
         keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,
@@ -147,7 +149,7 @@ class AsyncProducer(AsyncSending):
         Returns: how many records are on their way. `flush` waits for them and raises the first error.
         """
         core, count = self._sending, 0
-        cut = pieces(values, keys, core.shape_of(delay, at, priority), partition)
+        cut = pieces(values, keys, core.shape_of(delay, at, priority), partition, self._dump)
         async for piece in in_breaths(cut):
             await self._driver.run(core.send_piece(piece, core.connection.deadline()))
             count += piece.count
@@ -155,7 +157,7 @@ class AsyncProducer(AsyncSending):
 
     async def place_many(
         self,
-        values: Iterable[bytes | None],
+        values: Iterable[Sent | None],
         *,
         headers: GivenHeaders | None = None,
         delay: Duration | None = None,
@@ -165,7 +167,7 @@ class AsyncProducer(AsyncSending):
         """As `send_many`, for records without keys whose places the caller wants to know.
 
         Args:
-            values: bytes or None.
+            values: as `send` takes them.
             headers: of each of them.
             delay, at, priority: of all of them, as in `send`.
 
@@ -175,7 +177,7 @@ class AsyncProducer(AsyncSending):
         """
         core, sent = self._sending, list[Pending]()
         own = None if headers is None else copied(checked_headers(headers))
-        cut = pieces(values, None, core.shape_of(delay, at, priority, own), None)
+        cut = pieces(values, None, core.shape_of(delay, at, priority, own), None, self._dump)
         async for piece in in_breaths(cut):
             sent.append(await self._driver.run(core.send_piece(piece, core.connection.deadline())))
         await self._driver.run(core.finish(sent))
@@ -243,7 +245,7 @@ class AsyncProducer(AsyncSending):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} to topic {self.topic}{', closed' if self.closed else ''}>"
 
-    async def __aenter__(self) -> AsyncProducer:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -268,17 +270,36 @@ class AsyncStaging:
         """Whether nothing more can be staged."""
         return bool(self._core.ended) or self._driver.closed
 
+    @overload
     @opens
-    async def producer(self, topic: str, *, codec: str | None = None, window_bytes: Size = "8MB") -> AsyncProducer:
+    async def producer(
+        self, topic: str, *, value: None = None, codec: str | None = None, window_bytes: Size = "8MB"
+    ) -> AsyncProducer: ...
+    @overload
+    @opens
+    async def producer(
+        self, topic: str, *, value: Encodings, codec: str | None = None, window_bytes: Size = "8MB"
+    ) -> AsyncProducer[Any]: ...
+    @overload
+    @opens
+    async def producer(
+        self, topic: str, *, value: Functions[Sent], codec: str | None = None, window_bytes: Size = "8MB"
+    ) -> AsyncProducer[Sent]: ...
+
+    @opens
+    async def producer(
+        self, topic: str, *, value: Serializer | None = None, codec: str | None = None, window_bytes: Size = "8MB"
+    ) -> AsyncProducer[Any]:
         """A producer of one topic whose records are staged: `send` and futures return -1, as there is no offset yet.
 
         Args:
-            topic, codec, window_bytes: as in `AsyncClient.producer`.
+            topic, value, codec, window_bytes: as in `AsyncClient.producer`.
         """
         self._core.check_open()
         window, connection = size_bytes(window_bytes, "window_bytes"), self._driver.connection
+        dump = None if value is None else Dumping(topic, value)
         found = await self._driver.run(connection.find_topic(topic, connection.deadline()))
-        return AsyncProducer(self._driver, self._core.new_producer(found, codec=codec, window_bytes=window))
+        return AsyncProducer(self._driver, self._core.new_producer(found, codec=codec, window_bytes=window), dump)
 
     async def stages(self, timeout: Duration | None = None) -> list[Stage]:
         """The stages so far, for `AsyncClient.commit_stages` in any process. Waits until all of them are durable.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
+from typing import Any
 
 from ...storage.errors import Error
 from ...storage.header_list import GivenHeaders
@@ -16,6 +17,7 @@ from ..producing.core import ProducerCore
 from ..producing.pending import Posted, not_callable
 from ..producing.pieces import Piece
 from ..producing.transaction_switch import TransactionSwitch
+from ..serializing import Dumping, Sent
 from .driver import AsyncDriver
 from .futures import AsyncFuture
 
@@ -23,18 +25,18 @@ PIECES_PER_BREATH = 8
 """After so many pieces of a send_many the loop gets its turn, even when nothing had to be waited for."""
 
 
-class AsyncSending(TransactionSwitch):
+class AsyncSending(TransactionSwitch[Sent]):
     """The part of `AsyncProducer` that threads have their own way of."""
 
-    def __init__(self, driver: AsyncDriver, core: ProducerCore) -> None:
+    def __init__(self, driver: AsyncDriver, core: ProducerCore, dump: Dumping | None) -> None:
         """Made by `AsyncClient.producer`."""
-        super().__init__(core)
+        super().__init__(core, dump)
         self._driver = driver
         self._lock = driver.lock
 
     async def send_nowait(
         self,
-        value: bytes | None,
+        value: Sent | None,
         *,
         key: bytes | None = None,
         headers: GivenHeaders | None = None,
@@ -50,6 +52,7 @@ class AsyncSending(TransactionSwitch):
         Args:
             value, key, headers, timestamp, partition, delay, at, priority, dedup: as in `AsyncProducer.send`.
         """
+        given: Any = value if self._dump is None else self._dump(value)
         core = self._sending
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         if core.jammed is not None:
@@ -59,11 +62,11 @@ class AsyncSending(TransactionSwitch):
             core.check_open()
         if not self._driver.nudged:
             self._driver.nudge()
-        return core.append(value, key, headers, timestamp, partition, task)
+        return core.append(given, key, headers, timestamp, partition, task)
 
     def post(
         self,
-        value: bytes | None,
+        value: Sent | None,
         *,
         on_done: Callable[[Posted | Error], object],
         key: bytes | None = None,
@@ -86,6 +89,7 @@ class AsyncSending(TransactionSwitch):
         Raises: WindowFull when the window has no room: the record was not taken; wait with `room`. What is wrong with
         a record is raised here, and `on_done` is not called then.
         """
+        given: Any = value if self._dump is None else self._dump(value)
         core = self._sending
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         if not callable(on_done):
@@ -94,7 +98,7 @@ class AsyncSending(TransactionSwitch):
             core.check_room()
         if not self._driver.nudged:
             self._driver.nudge()
-        core.append(value, key, headers, timestamp, partition, task, on_done)
+        core.append(given, key, headers, timestamp, partition, task, on_done)
 
 
 async def in_breaths(cut: Iterable[Piece]) -> AsyncIterator[Piece]:

@@ -1,9 +1,10 @@
-"""The settings of topics and queue groups as callers give them: their names and types.
+"""The settings of topics, queue groups and producers as callers give them: their names and types.
 
 Idea: keyword arguments of verbs, typed for editors and checkers. Sizes may be text like "64MB", times text like "7d" or
 a timedelta; `quantities.setting_values` makes numbers of both. Which values are allowed is the broker's business.
 
-Contract: the same names as the broker's own settings (broker/engine/tables), which a test compares.
+Contract: the same names as the broker's own settings (broker/engine/tables) and as the arguments of `producer`, which
+tests compare.
 """
 
 from __future__ import annotations
@@ -47,3 +48,12 @@ class QueueOptions(TypedDict, total=False):
     dead_topic: str
     carry_after_s: Duration
     keep_finished_s: Duration | None
+
+
+class ProducerSettings(TypedDict, total=False):
+    """What `client.producer` takes beside the topic and the serializer; all are optional."""
+
+    name: str | None
+    codec: str | None
+    window_bytes: Size
+    direct: bool

@@ -83,8 +83,16 @@ def as_numpy(batch: Batch, start: int, partition: int, topic: str) -> Columns:
     )
 
 
-def converter(format_: Format, names: Sequence[str] | None = None) -> Convert:
-    """The converter of batches to a format; `names` of the columns are for Arrow. Raises InvalidArgument."""
+def converter(format_: Format, names: Sequence[str] | None = None, *, serialized: bool = False) -> Convert:
+    """The converter of batches to a format; `names` of the columns are for Arrow. Raises InvalidArgument.
+
+    `serialized`: the application wants values, not bytes.
+    """
+    if serialized and format_ != "records":
+        raise InvalidArgument(
+            f'batches("{format_}") hands out values as they are stored, and this consumer has a serializer: use one '
+            'without value=, or batches("records")'
+        )
     if format_ == "arrow":
         names = ARROW_COLUMNS if names is None else names
         some_of("columns", names, ALL_ARROW_COLUMNS)

@@ -28,7 +28,7 @@ from ..connection.unavailable import UnavailablePartitions, is_closed
 from ..errors import NoGroup
 from .columnar import Convert
 from .feed import Feed
-from .handout import Handout
+from .handout import Handout, Load, LoadingRun
 from .pauses import hold
 from .places import done_with, explicit, noted
 from .read_terms import ReadTerms
@@ -69,6 +69,7 @@ class ConsumerCore:
         self._terms = ReadTerms(topic, options.group)
         self.paused: set[int] = set()  # partitions of which the application wants nothing for now
         self.telling: AssignmentNews | None = None  # the application, of partitions given and taken
+        self.load: Load | None = None  # makes the records that the application gets of those with bytes
         self._held_in: ConsumerSession | None = None  # the session whose broker knows of these
         every = options.auto_commit_s
         self._commit_at = FOREVER if every is None else connection.clock() + every
@@ -144,14 +145,17 @@ class ConsumerCore:
         self._enter()
         self._one_by_one = one_by_one
         found = self._run_there()
-        while found is None:
+        return found if found is not None else (yield from self._first_of(self._run_there, deadline))
+
+    def _first_of(self, there: Callable[[], T | None], deadline: float) -> Steps[T | None]:
+        """Wait until something is there, which was not just now; None when nothing comes by the deadline."""
+        while True:
             yield self._pause(deadline)
             if self.telling is not None:
                 self.telling.check(self.session)
-            found = self._run_there()
-            if found is None and self.connection.clock() >= deadline:
-                return None
-        return found
+            found = there()
+            if found is not None or self.connection.clock() >= deadline:
+                return found
 
     def _run_there(self) -> Handout | None:
         """The rest of the present run, or the next available one."""
@@ -162,56 +166,54 @@ class ConsumerCore:
             return handout
         return self._taken(self._hand_out)
 
-    def fetch(self, max_records: int, deadline: float) -> Steps[list[Record]]:
+    def fetch(self, max_records: int, deadline: float) -> Steps[list[Record[Any]]]:
         """At most `max_records` records: what is there, or what comes first by the deadline."""
         if type(max_records) is not int or not 0 <= max_records <= INT_MAX:
             count("max_records", max_records)
         self._enter()
         self._one_by_one = False
         taken = self._records_there(max_records)
-        while not taken and max_records > 0:
-            yield self._pause(deadline)
-            if self.telling is not None:
-                self.telling.check(self.session)
-            taken = self._records_there(max_records)
-            if not taken and self.connection.clock() >= deadline:
-                break
-        return taken
+        if not taken and max_records > 0:
+            taken = yield from self._first_of(lambda: self._records_there(max_records) or None, deadline)
+        return taken or []
 
-    def _records_there(self, most: int) -> list[Record]:
+    def _records_there(self, most: int) -> list[Record[Any]]:
         """At most `most` records of those that are there now, not of those that come meanwhile: they are handed out."""
         if self.closed or self.connection.forked or self.life.failure is not None:
             self.check_open()
-        taken: list[Record] = []
+        taken: list[Record[Any]] = []
         handout, look = self._handout, True
         while len(taken) < most:
             if handout is None:
                 handout, look = self._taken(self._hand_out, holds=bool(taken), look=look), False
                 if handout is None:
                     break
-            self.begun.setdefault(handout.delivery.partition, handout.position)
-            taken += handout.take(most - len(taken))
-            self._note()
+            some = self._take(handout, most - len(taken), holds=bool(taken))
+            if not some:
+                break
+            taken += some
             handout = self._handout
+        return taken
+
+    def _take(self, handout: Handout, most: int, *, holds: bool) -> list[Record[Any]]:
+        self.begun.setdefault(handout.delivery.partition, handout.position)
+        taken = handout.take(most, holds=holds)
+        self._note()
         return taken
 
     def next_batch(self, convert: Convert, deadline: float) -> Steps[Any]:
         """The result of `convert` for the next batch. Its records count as handed out."""
         found = self.batch_there(convert)
-        while found is None:
-            yield self._pause(deadline)
-            if self.telling is not None:
-                self.telling.check(self.session)
-            found = self.batch_there(convert)
-            if found is None and self.connection.clock() >= deadline:
-                return None
-        return found
+        return found if found is not None else (yield from self._first_of(lambda: self.batch_there(convert), deadline))
 
     def batch_there(self, convert: Convert) -> Any:
         """As `next_batch`, without waiting."""
         self._enter()
         self._one_by_one = False
         self.check_open()
+        if self.load is not None:  # one at a time, up to one that cannot be loaded
+            run = self._run_there()
+            return None if run is None else self._take(run, run.left, holds=False)
         if self._handout is not None and self._handout.left:
             return self._rest_of(self._handout, convert)
         return self._taken(lambda delivery, batch: self._hand_out_whole(delivery, batch, convert))
@@ -229,9 +231,7 @@ class ConsumerCore:
     def _rest_of(self, handout: Handout, convert: Convert) -> Any:
         """The rest of a run begun record by record, as a batch."""
         found = convert(handout.batch, handout.position, handout.delivery.partition, self.topic.name)
-        self.begun[handout.delivery.partition] = handout.position
-        handout.take(handout.left)
-        self._note()
+        self._take(handout, handout.left, holds=False)
         return found
 
     def _taken(self, decode: Callable[[Delivery, Batch], T], *, holds: bool = False, look: bool = True) -> T | None:
@@ -284,7 +284,8 @@ class ConsumerCore:
         if end > delivery.next_offset:
             del found[delivery.next_offset - start :]
             end = delivery.next_offset
-        handout = self._handout = Handout(delivery, batch, iter(found), end)
+        run = iter(found) if self.load is None else LoadingRun(found, self.load)
+        handout = self._handout = Handout(delivery, batch, run, end)
         return handout
 
     def _note(self) -> None:

@@ -3,21 +3,29 @@
 Idea: iteration hands out plain list iterators, chained in C, so a record costs no Python call. The application's
 position is still exact, because a list iterator knows how many items it has left.
 
+Where values are to be deserialized, a LoadingRun stands in place of that iterator: it deserializes each record when it
+is handed out, so one that cannot be keeps none before it from the application.
+
 Contract: offsets of a run are contiguous. `position` is exact at any moment and from any thread.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import length_hint
+from typing import Any
 
 from msgspec import Struct
 
 from ...storage.batch import Batch
 from ...storage.record import Record
 from ...transport.consumer_session import Delivery
+from ..errors import CannotDeserialize
+
+Load = Callable[[Record], Record[Any]]
+"""Makes a record of one with bytes. Raises CannotDeserialize."""
 
 
 class Handout(Struct, eq=False):
@@ -25,7 +33,7 @@ class Handout(Struct, eq=False):
 
     delivery: Delivery
     batch: Batch
-    iterator: Iterator[Record]
+    iterator: Iterator[Record[Any]]
     end: int
 
     @property
@@ -38,11 +46,62 @@ class Handout(Struct, eq=False):
         """The next offset to be handed out."""
         return self.end - length_hint(self.iterator)
 
-    def take(self, count: int) -> list[Record]:
-        """Hand out at most `count` records."""
-        return list(islice(self.iterator, count))
+    def take(self, count: int, *, holds: bool) -> list[Record[Any]]:
+        """Hand out at most `count` records; fewer before one that cannot be loaded.
+
+        Raises CannotDeserialize, and then the record counts as handed out. A caller that `holds` records leaves that to
+        its next call: it gets [].
+        """
+        run = self.iterator
+        return run.take(count, holds) if isinstance(run, LoadingRun) else list(islice(run, count))
 
     def drop(self) -> None:
         """Hand out no more records, also through iterators that still exist."""
         self.end -= self.left  # first: Ctrl-C may come with the return of the next call, and `position` never skips one
-        deque(self.iterator, maxlen=0)
+        run = self.iterator
+        if isinstance(run, LoadingRun):
+            run.drop()
+        else:
+            deque(run, maxlen=0)
+
+
+class LoadingRun(Iterator[Record[Any]]):
+    """An iterator over a list of records that loads each when it is asked for it."""
+
+    def __init__(self, run: list[Record], load: Load) -> None:
+        self._run = run
+        self._load = load
+        self._at = 0  # moves when a record is loaded or refused: an interrupt in the middle loses none
+
+    def __length_hint__(self) -> int:
+        return max(len(self._run) - self._at, 0)
+
+    def __next__(self) -> Record[Any]:
+        at = self._at
+        if at >= len(self._run):
+            raise StopIteration
+        try:
+            found = self._load(self._run[at])
+        except CannotDeserialize:
+            self._at = at + 1
+            raise
+        self._at = at + 1
+        return found
+
+    def take(self, count: int, holds: bool) -> list[Record[Any]]:
+        """See Handout."""
+        taken: list[Record[Any]] = []
+        try:
+            while len(taken) < count:
+                taken.append(next(self))
+        except StopIteration:
+            pass
+        except CannotDeserialize:
+            if not taken and not holds:
+                raise
+            self._at -= 1
+        return taken
+
+    def drop(self) -> None:
+        """End, also while another thread is in the middle of loading a record."""
+        self._run = []

@@ -44,12 +44,12 @@ def run_last_told(core: ConsumerCore) -> None:
         telling.callback(telling.change(None))
 
 
-def each_record(driver: Driver, core: ConsumerCore) -> Iterator[Record]:
+def each_record(driver: Driver, core: ConsumerCore) -> Iterator[Record[Any]]:
     """Every record; waits for new ones."""
     return chain.from_iterable(_runs(driver, core))
 
 
-def _runs(driver: Driver, core: ConsumerCore) -> Iterator[Iterator[Record]]:
+def _runs(driver: Driver, core: ConsumerCore) -> Iterator[Iterator[Record[Any]]]:
     run = driver.run
     while True:
         try:

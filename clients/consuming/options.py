@@ -1,11 +1,13 @@
 """The options of a consumer: the arguments of `client.consumer`, checked and complete.
 
-Contract: impossible combinations raise InvalidArgument before anything is sent.
+Contract: impossible combinations raise InvalidArgument before anything is sent. ConsumerSettings has the names and
+types that `consumer` has, which a test compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypedDict
 
 from ...storage.arguments import whole
 from ..arguments.checking import check_name
@@ -13,8 +15,26 @@ from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes, s
 from ..connection.connection import Connection
 from ..connection.delivery import Delivery, delivery_ways
 from ..connection.naming import made_up_name
+from ..descriptions import AssignmentChange
 from ..errors import InvalidArgument
 from .session_life import ConsumerOptions
+
+
+class ConsumerSettings(TypedDict, total=False):
+    """What `client.consumer` takes beside the topic and the serializer; all are optional."""
+
+    group: str | None
+    member: str | None
+    start: Start
+    positions: Mapping[int, int] | None
+    delivery: Delivery | None
+    auto_commit: Duration | None
+    session_timeout: Duration
+    max_processing: Duration
+    window_bytes: Size
+    window_records: int
+    verify: bool
+    on_assignment: Callable[[AssignmentChange], object] | None
 
 
 def consumer_options(

@@ -30,15 +30,23 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
     from ...storage.columns import Lengths
+    from ..serializing import Dumping
 
 FIRST_COUNT = 256
 COUNT_MAX = 1 << 16
 
 
-def pieces(values: Any, keys: Any, shape: Shape, partition: int | None) -> Iterator[Piece]:
-    """Cut `values` with their `keys`: an iterable of bytes, Arrow data with columns, or an iterable of such."""
+def pieces(values: Any, keys: Any, shape: Shape, partition: int | None, dump: Dumping | None = None) -> Iterator[Piece]:
+    """Cut `values` with their `keys`: an iterable of bytes, Arrow data with columns, or an iterable of such.
+
+    `dump`: makes bytes of each value, which Arrow data has already.
+    """
     if isinstance(values, (bytes, bytearray, memoryview, str)):
         raise InvalidArgument(f"values={reprlib.repr(values)} is one record: send_many takes many, and send one")
+    if dump is not None:
+        if is_arrow(values):
+            raise InvalidArgument("Arrow data is sent as it is: use a producer without value= for it")
+        values = map(dump, _iterable("values", values))
     if is_arrow(values) and not hasattr(values, "read_next_batch"):
         return arrow_pieces(values, keys, shape, partition)
     first, values = _peeked(_iterable("values", values))

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from ...storage.errors import Error
 from ...storage.header_list import GivenHeaders
 from ..arguments.quantities import Duration
 from ..connection.driver import Driver
+from ..serializing import Dumping, Sent
 from .core import ProducerCore
 from .pending import Future, Posted, not_callable
 from .transaction_switch import TransactionSwitch
 
 
-class Sending(TransactionSwitch):
+class Sending(TransactionSwitch[Sent]):
     """The part of `Producer` that asyncio does differently."""
 
-    def __init__(self, driver: Driver, core: ProducerCore) -> None:
+    def __init__(self, driver: Driver, core: ProducerCore, dump: Dumping | None) -> None:
         """Made by `Client.producer`."""
-        super().__init__(core)
+        super().__init__(core, dump)
         self._driver = driver
         self._lock = driver.lock
 
     def send_nowait(
         self,
-        value: bytes | None,
+        value: Sent | None,
         *,
         key: bytes | None = None,
         headers: GivenHeaders | None = None,
@@ -48,6 +50,7 @@ class Sending(TransactionSwitch):
         Blocks while the window is full, and raises TimedOut after the client's timeout; the record was then
         not taken. Errors of its commit are raised by the future, or by `flush` if the future was not asked.
         """
+        given: Any = value if self._dump is None else self._dump(value)
         core = self._sending
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         if core.jammed is not None:
@@ -58,7 +61,7 @@ class Sending(TransactionSwitch):
             core = self._sending  # a transaction may have begun or ended meanwhile
             if core.closed:
                 core.check_open()
-            future = core.append(value, key, headers, timestamp, partition, task)
+            future = core.append(given, key, headers, timestamp, partition, task)
             lock.release()
         except BaseException as error:
             self._let_go(error)
@@ -71,7 +74,7 @@ class Sending(TransactionSwitch):
 
     def post(
         self,
-        value: bytes | None,
+        value: Sent | None,
         *,
         on_done: Callable[[Posted | Error], object],
         key: bytes | None = None,
@@ -95,6 +98,7 @@ class Sending(TransactionSwitch):
         Raises: WindowFull when the window has no room: the record was not taken; wait with `room`. What is wrong with
         a record is raised here, and `on_done` is not called then.
         """
+        given: Any = value if self._dump is None else self._dump(value)
         core, lock = self._sending, self._lock
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         if not callable(on_done):
@@ -104,7 +108,7 @@ class Sending(TransactionSwitch):
             core = self._sending
             if core.closed or core.jammed is not None:
                 core.check_room()
-            core.append(value, key, headers, timestamp, partition, task, on_done)
+            core.append(given, key, headers, timestamp, partition, task, on_done)
             lock.release()
         except BaseException as error:
             self._let_go(error)

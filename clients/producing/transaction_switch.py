@@ -5,33 +5,36 @@ Contract: nothing here waits; a record that waits for room goes to the core that
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic
 
 from ...storage.errors import Closed
 from ..connection.request_ids import current_ids
 from ..connection.steps import Steps
+from ..serializing import Dumping, Sent
 from .core import ProducerCore
 
 
-class TransactionSwitch:
+class TransactionSwitch(Generic[Sent]):
     """Shared by the producers of threads and of event loops: sends through the producer or the open transaction."""
 
-    def __init__(self, core: ProducerCore) -> None:
+    def __init__(self, core: ProducerCore, dump: Dumping | None) -> None:
         self._core = core
+        self._dump = dump  # what makes bytes of values, None where they are bytes
         self._sending = core  # or the core of the transaction that stages what is sent now
 
-    def _send(self, *record: Any, timeout: float | None) -> Steps[int]:
+    def _send(self, value: Any, *record: Any, timeout: float | None) -> Steps[int]:
         """Send one record through the current core when there is room, and wait until it is committed.
 
         Returns its offset, or that of the task it repeats.
         """
+        value = value if self._dump is None else self._dump(value)
         connection = self._core.connection
         deadline = connection.clock() + (connection.timeout if timeout is None else timeout)
         while (core := self._sending).jammed is not None:
             yield from self._unjam(core, deadline)
         if core.closed:
             core.check_open()
-        future = core.append(*record, ids=current_ids())
+        future = core.append(value, *record, ids=current_ids())
         pending = future._pending
         while (pause := core.awaited(pending, deadline)) is not None:
             yield pause

@@ -26,10 +26,10 @@ from ...transport.url import addresses
 from ..arguments.checking import check_name, checked, checks
 from ..arguments.quantities import Duration, seconds, some_seconds
 from ..client import Client
+from ..encoding import Encoding
 from ..errors import InvalidArgument
 from ..queues.descriptions import Schedule
 from ..unpicklable import unpicklable
-from .encoding import Encoding
 from .function import AsyncTaskFunction, BaseFunction, Options, TaskFunction, home
 from .job_lists import Run
 from .link import Link

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, get_type_hints
 
+from ..encoding import Encoding, decode, encode, fitted, is_known
 from ..errors import InvalidArgument
-from .encoding import Encoding, decode, encode, fitted, is_known
 from .sameness import annotation, is_same, leaves_open
 
 Call = tuple[list[Any], dict[str, Any]]

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from ..encoding import Encoding
 from .arguments import Arguments
-from .encoding import Encoding
 
 PORTION = 500
 """Calls that are checked together: so few that they are gone before the garbage collector looks at them twice."""

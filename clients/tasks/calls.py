@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import tracing
+from ..encoding import Encoding
 from .context import CurrentTask
-from .encoding import Encoding
 from .function import AsyncTaskFunction, BaseFunction, home
 from .outcome import Outcome, RefusedCall
 from .performing import perform, perform_async

@@ -14,8 +14,8 @@ from typing import Any
 
 from ...storage.record import NO_HEADERS
 from ...transport.queue_messages import PROGRESS_BYTES_MAX
+from ..encoding import Encoding, encode
 from ..errors import InvalidArgument
-from .encoding import Encoding, encode
 
 
 class CurrentTask:

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration
+from ..encoding import Encoding, decode
 from ..errors import ClientError, TaskCancelled, TaskFailed, TimedOut
-from .encoding import Encoding, decode
 
 if TYPE_CHECKING:
     from ..client import Client

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from .. import tracing
+from ..encoding import Encoding
 from ..queues.outcomes import RESULT_BYTES_MAX
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
-from .encoding import Encoding
 from .middleware import Hook, around, around_async
 from .outcome import Failed, Outcome, RefusedCall, Returned, outcome_of, reason_of
 

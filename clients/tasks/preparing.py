@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .encoding import ENCODINGS, Encoding
+from ..encoding import ENCODINGS, Encoding
 from .message import ENCODING_HEADER, NAME_HEADER
 from .outcome import RefusedCall
 from .verdicts import refusal, rule_of

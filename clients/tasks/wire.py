@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from .encoding import Encoding
+from ..encoding import Encoding
 from .outcome import Deferred, Failed, RefusedCall, Returned
 
 

@@ -31,7 +31,7 @@ def encode(encoding: Encoding, value: Any) -> bytes:
 
 def _refuse(value: Any) -> Any:
     """Encode values that json does not know; only bytes are left here."""
-    raise TypeError(f'{type(value).__name__} cannot be written as JSON: give the app encoding="msgpack"')
+    raise TypeError(f'{type(value).__name__} cannot be written as JSON: take "msgpack" instead')
 
 
 def decode(encoding: Encoding, data: bytes) -> Any:

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from penstock.clients.tasks.encoding import ENCODINGS, decode, encode, fitted, is_known
+from penstock.clients.encoding import ENCODINGS, decode, encode, fitted, is_known
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -52,7 +52,7 @@ def test_a_type_brings_back_what_the_encoding_has_no_word_for(encoding, value, h
 def test_bytes_are_for_msgpack():
     assert decode("msgpack", encode("msgpack", [b"\xff"])) == [b"\xff"]
     for value in (b"x", [b"x"], {"a": {"b": bytearray(b"x")}}):
-        with pytest.raises(ValueError, match='encoding="msgpack"'):
+        with pytest.raises(ValueError, match='take "msgpack" instead'):
             encode("json", value)
 
 
