@@ -263,7 +263,7 @@ class Node:
             desk.wakes.work()
         if office is not None:
             office.tell(now)
-        elif registry.settled and self._may_lead():
+        elif self._may_lead() and registry.settled:
             self._open_office(now)
 
     def tick(self, now: Now) -> float:
@@ -291,7 +291,7 @@ class Node:
             return 0.0
         if self._desk.wakes.jobs:
             return 0.0
-        if self._registry.settled and self._may_lead() if office is None else office.is_busy:
+        if self._may_lead() and self._registry.settled if office is None else office.is_busy:
             return 0.0
         return max(0.0, wait if due_s is None else min(wait, due_s - now.monotonic_s))
 

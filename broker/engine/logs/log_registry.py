@@ -190,7 +190,7 @@ class LogRegistry:
         """Apply what is committed by now, without an office. Returns whether there may be something new."""
         moved = False
         for history in self.histories():  # the catalogue's first: it may close others
-            if list(history.advance()):
+            if history.in_flight and list(history.advance()):
                 self.applied(history)
                 moved = True
         return moved
