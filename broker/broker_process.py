@@ -203,16 +203,18 @@ class Assembly:
         return take(self._files, config.data, known, config.cluster)
 
     def _peers(self, identity: Identity) -> LinkedPeers | None:
-        """What a member hears its peers by; None for a broker that is alone. Raises AddressInUse, CannotListen."""
+        """What a member hears its peers by; None for a broker that is alone.
+
+        Raises AddressInUse, CannotListen, InvalidKey.
+        """
         config = self._config
         if config.cluster is None:
             return None
-        from ..transport.zmq_sockets import Context
-        from .member.starting import link
+        from .member.starting import PeerLines, link, peers_context
 
-        context = Context(room=self._room)
-        self._stack.callback(context.close)
-        return link(self._files, config.data, identity, config.cluster, context, tuple(self.advertise))
+        lines = PeerLines()
+        context = self._stack.enter_context(peers_context(self._room, config.broker_key, lines))
+        return link(self._files, config.data, identity, config.cluster, context, tuple(self.advertise), lines)
 
     def _node(
         self, identity: Identity, board: Board, peers: LinkedPeers | None, port: SocketPort, watermarks: Watermarks,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..transport.url import connect_url
+from ..transport.url import connect_url, listen_url
 from .errors import InvalidPeers
 from .exposure import need_closed
 from .peers.addresses import data_address
@@ -25,15 +25,16 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
 
     name: str
     node: int
-    peers: dict[int, str]  # where each node hears the others, by number, this one too
+    peers: dict[int, str]  # where each node is reached by the others, by number, this one too
+    listen: str = ""  # where this node hears the others, if that is another address
 
     @property
     def own_address(self) -> str:
         """Where this node hears the others."""
-        return self.peers[self.node]
+        return self.listen or self.peers[self.node]
 
-    def check(self, *, insecure: bool) -> None:
-        """Raise InvalidPeers, InvalidUrl or InsecureListen unless a node may start so."""
+    def check(self, *, guarded: bool, insecure: bool) -> None:
+        """Raise InvalidPeers, InvalidUrl or InsecureListen unless a node may start so. `guarded`: nodes have a key."""
         if not self.name or len(self.name) > NAME_MAX or not self.name.isprintable():
             raise InvalidPeers(f"--cluster {self.name!r}: a name has 1 to {NAME_MAX} printable characters")
         if len(self.peers) not in SIZES:
@@ -47,14 +48,16 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
         if not all(1 <= node <= NODE_MAX for node in self.peers):
             raise InvalidPeers(f"--peer: numbers of nodes are 1 to {NODE_MAX}")
         self._check_addresses()
+        data_address(self.own_address)
         need_closed(
-            connect_url(self.own_address), guarded=False, insecure=insecure,
-            way_out="nodes reach each other unencrypted for now: let them talk over a network of their own",
+            listen_url(self.own_address), guarded=guarded, insecure=insecure,
+            way_out="give all nodes the same key (--broker-key)",
         )  # fmt: skip
 
     def _check_addresses(self) -> None:
         taken: dict[str, int] = {}
         for node, address in self.peers.items():
+            connect_url(address)
             for each in (address, data_address(address)):
                 if (other := taken.setdefault(each, node)) != node:
                     raise InvalidPeers(

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..transport.url import advertise_url, listen_url
 from .cluster_config import ClusterConfig
 from .diagnostics import DiagnosticOptions
-from .errors import InsecureListen
+from .errors import InsecureListen, InvalidPeers
 from .exposure import need_closed
 
 
@@ -33,7 +33,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     advertise: tuple[str, ...] = ()  # where others connect to, behind containers and NAT; none means where it listens
     node_id: str = ""  # the node the directory must belong to; "" takes any
     access: str = ""  # the file of users and what each may do; "" lets any client do everything
-    broker_key: str = ""  # the broker's own key file, for tcp:// addresses where there are users
+    broker_key: str = ""  # the broker's own key file, for tcp:// addresses where there are users, and between nodes
     insecure: bool = False  # allow tcp addresses that other machines can reach, without authentication
     board_rows: int = 8192  # most partitions; 256 bytes each in /dev/shm
     mapped_readers: int = 256  # most mapped readers at once; 64 bytes each on the board
@@ -58,7 +58,12 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
             InvalidPeers: nodes of a cluster that cannot be.
         """
         if self.cluster is not None:
-            self.cluster.check(insecure=self.insecure)
+            self.cluster.check(guarded=bool(self.broker_key), insecure=self.insecure)
+            if self.access and not self.broker_key and listen_url(self.cluster.own_address).scheme == "tcp":
+                raise InvalidPeers(
+                    "users of --access count for nothing where any peer may pose as a node: give all nodes the same "
+                    "key (--broker-key)"
+                )
         found = self.listen or (f"unix://{self.data}/broker.sock",)
         for address in found:
             url = listen_url(address)

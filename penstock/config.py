@@ -25,7 +25,7 @@ PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
 OWN_FLAGS = (
     *("url", "data", "listen", "advertise", "resp", "http", "metrics", "users", "access", "broker_key", "insecure"),
-    *("cluster", "node", "peer"),
+    *("cluster", "node", "peer", "peer_listen"),
 )
 """Settings with a flag of their own name; the others are given by --set."""
 
@@ -86,7 +86,8 @@ class Config(Struct, frozen=True, kw_only=True):
         str, _about("The file of users and what each may do, for broker and gateway; empty: all may do everything.")
     ] = ""
     broker_key: Annotated[
-        str, _about("The broker's own key file, with which tcp:// is encrypted where users have to be known.")
+        str,
+        _about("The broker's own key file, for tcp:// where users have to be known, and between nodes of a cluster."),
     ] = ""
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
     cluster: Annotated[str, _about("The cluster that the broker is a member of; empty: it is alone.")] = ""
@@ -95,6 +96,9 @@ class Config(Struct, frozen=True, kw_only=True):
         list[str],
         _about("Where each node of the cluster, this one too, hears the others: NUMBER=tcp://host:port, and the next."),
     ]
+    peer_listen: Annotated[
+        str, _about("Where this node hears the others, if not at its address of `peer`: tcp://*:port, and the next.")
+    ] = ""
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
     board_rows: Annotated[int, _about("Most partitions of one broker; 256 bytes each in /dev/shm."), Meta(ge=8)] = 8192
     mapped_readers: Annotated[int, _about("Most mapped readers at once; further ones are pushed to."), Meta(ge=0)] = 256

@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...transport.keys import Key
+from ...transport.zmq_sockets import Context
 from ..diagnostics import say
+from ..peers.gate import shared
 from ..peers.greeting import PeerIdentity
 from ..peers.links import PeerLinks
 from ..raft.state import RaftOptions
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from ...storage.data_directory import Identity
     from ...storage.files import Files
     from ...storage.promises import Promises
-    from ...transport.zmq_sockets import Context
+    from ...transport.descriptors import DescriptorRoom
     from ..cluster_config import ClusterConfig
     from ..engine.ports import NodeConfig, Now
     from ..keeper.unresolved_syncs import UnresolvedSyncs
@@ -45,7 +48,7 @@ TELL_AGAIN_S = 10.0
 """Between two equal lines about a peer that is refused: it tries again at once."""
 
 
-class _Saying:
+class PeerLines:
     """Says what is new, and the same line again only after a while."""
 
     def __init__(self) -> None:
@@ -61,6 +64,17 @@ class _Saying:
             say(line)
 
 
+def peers_context(room: DescriptorRoom, key_file: str, say: Callable[[str], None]) -> Context:
+    """ZeroMQ for the links: with a key, nodes without it are refused. Raises InvalidKey, CannotListen."""
+    if not key_file:
+        return Context(room=room)
+    key, guarded = shared(Key.read(key_file), say)
+    context = Context(room=room, key=key, guarded=guarded)
+    assert context.gate is not None
+    context.gate.check()
+    return context
+
+
 class LinkedPeers(NamedTuple):
     """The links to the peers, and what is known of their directories."""
 
@@ -69,15 +83,16 @@ class LinkedPeers(NamedTuple):
 
 
 def link(
-    files: Files, data: str, identity: Identity, cluster: ClusterConfig, context: Context, advertise: tuple[str, ...]
-) -> LinkedPeers:
+    files: Files, data: str, identity: Identity, cluster: ClusterConfig, context: Context, advertise: tuple[str, ...],
+    say: Callable[[str], None],
+) -> LinkedPeers:  # fmt: skip
     """Listen for peers and connect to them. Raises AddressInUse, CannotListen, InvalidUrl."""
     known = KnownPeers(files, data, identity)
     own = PeerIdentity(
         cluster=cluster.name, node=cluster.node, uuid=bytes.fromhex(identity.node),
         incarnation=int.from_bytes(os.urandom(7), "little"), peers=cluster.peers, advertise=advertise,
     )  # fmt: skip
-    links = PeerLinks(own, context, cluster.own_address, uuid_of=known.uuid_of, say=_Saying(), on_greeted=known.heard)
+    links = PeerLinks(own, context, cluster.own_address, uuid_of=known.uuid_of, say=say, on_greeted=known.heard)
     return LinkedPeers(links, known)
 
 

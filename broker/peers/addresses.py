@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...transport.url import connect_url
+from ...transport.url import listen_url
 from ..errors import InvalidPeers
 
 
@@ -11,8 +11,10 @@ def data_address(address: str) -> str:
 
     Raises InvalidPeers, InvalidUrl.
     """
-    url = connect_url(address)
+    url = listen_url(address)
     if url.scheme == "tcp":
+        if not url.port:
+            raise InvalidPeers(f"{address} has any port, and data comes at the next one: choose one")
         if url.port == 65535:
             raise InvalidPeers(f"{address} has the last port, and data comes at the next one: choose a lower port")
         return f"tcp://{url.host}:{url.port + 1}"

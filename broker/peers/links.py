@@ -38,6 +38,9 @@ DOMAIN = "peers"
 GREETED_MAX = 256
 """Greeted connections that are remembered of one socket: a node has one, and some that are gone."""
 
+AGAIN_S = 1.0
+"""Until one connects once more to a peer that refused."""
+
 NOTICE_S = 0.002
 """What is committed is told with the next append, or after this time."""
 
@@ -60,8 +63,11 @@ class PeerArrival(NamedTuple):
 class PeerConnection:
     """Our connection to one socket of a peer."""
 
-    def __init__(self, socket: ClientSocket, lane: PeerLane) -> None:
-        self.socket = socket
+    def __init__(self, connect: Callable[[], ClientSocket], lane: PeerLane) -> None:
+        self._connect = connect
+        self.socket = connect()
+        self.again_s = inf
+        """When to connect once more: libzmq gives up where a peer refuses us, which it need not do for ever."""
         self._lane = lane
         self._greeted = 0  # the connection that we greeted on
 
@@ -80,6 +86,11 @@ class PeerConnection:
             return False
         self._greeted = socket.connections
         return True
+
+    def renew(self) -> None:
+        """Connect once more."""
+        self.socket.close()
+        self.socket, self._greeted, self.again_s = self._connect(), 0, inf
 
     @property
     def has_notice(self) -> bool:
@@ -127,15 +138,20 @@ class PeerLinks:
         for node, outbox in self._outboxes.items():
             lanes = (own.peers[node], outbox.control), (data_address(own.peers[node]), outbox.data)
             self.outgoing[node] = [
-                PeerConnection(context.client(url, max_bytes=FRAME_BYTES_MAX), lane) for url, lane in lanes
+                PeerConnection(partial(context.client, url, max_bytes=FRAME_BYTES_MAX), lane) for url, lane in lanes
             ]
         self._notice_s = inf  # when notices are due
         self._filled = [True] * len(self.servers)  # those that may have messages
-        self._on_news = self._watched()
+        self._on_news: dict[int, Callable[[], None]] = {}
         self._watch = select.epoll()
-        for descriptor, look in self._on_news.items():
-            self._watch.register(descriptor, select.EPOLLIN)
-            look()  # a descriptor tells of what comes after one looked
+        if context.gate is not None:
+            self._attend(context.gate.fd, context.gate.answer)
+        for place, server in enumerate(self.servers):
+            for descriptor, look in {server.fd: partial(self._fill, place), **server.guards()}.items():
+                self._attend(descriptor, look)
+        for both in self.outgoing.values():
+            for each in both:
+                self._attend(each.socket.monitor_fd, each.socket.refresh)
 
     def put(self, message: Message, bodies: Sequence[Buffer] = ()) -> bool:
         """Send a message with the next `flush`, with batches that it needs. False if it is lost."""
@@ -147,7 +163,9 @@ class PeerLinks:
         self._look()
         for node, both in self.outgoing.items():
             for each in both:
-                if not each.is_up and each.greet(lambda node=node: self.own.hello(node, self._uuid_of(node))):
+                if each.socket.refusal:
+                    self._try_again(node, each, now_s)
+                elif not each.is_up and each.greet(lambda node=node: self.own.hello(node, self._uuid_of(node))):
                     self._renewed.add(node)
         for place in range(2):
             for both in self.outgoing.values():
@@ -177,15 +195,22 @@ class PeerLinks:
         self._look()
         return any(self._filled)
 
-    def _watched(self) -> dict[int, Callable[[], None]]:
-        """What to do by descriptor once it tells of news."""
-        found: dict[int, Callable[[], None]] = {}
-        for place, server in enumerate(self.servers):
-            found[server.fd] = partial(self._fill, place)
-            found |= server.guards()
-        for both in self.outgoing.values():
-            found |= {each.socket.monitor_fd: each.socket.refresh for each in both}
-        return found
+    def _attend(self, descriptor: int, look: Callable[[], None]) -> None:
+        """Look once `descriptor` tells of news. It tells of what comes after one looked."""
+        self._on_news[descriptor] = look
+        self._watch.register(descriptor, select.EPOLLIN)
+        look()
+
+    def _try_again(self, node: int, connection: PeerConnection, now_s: float) -> None:
+        """Connect to a peer that refused us, after a while."""
+        if connection.again_s == inf:
+            connection.again_s = now_s + AGAIN_S
+            self._say(f"node {node} has another key, or one of us has none: give all nodes the same (--broker-key)")
+        elif now_s >= connection.again_s:
+            del self._on_news[connection.socket.monitor_fd]
+            self._watch.unregister(connection.socket.monitor_fd)
+            connection.renew()
+            self._attend(connection.socket.monitor_fd, connection.socket.refresh)
 
     def _look(self) -> None:
         for descriptor, _ in self._watch.poll(0):

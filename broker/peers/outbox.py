@@ -2,8 +2,8 @@
 
 Idea: Raft messages of a turn are gathered and leave together. A socket that takes no more keeps what it has; what
 exceeds the limit is dropped, which Raft takes for a lost message. The Raft core bounds what is in flight at the
-receiver; this bounds what waits here. A notice, an append without entries, tells what is committed by now. Nobody waits
-for that, and the next append tells it as well: so a notice may wait for one, and is dropped when it comes.
+receiver; this bounds what waits here. A notice, an append without entries, tells what is committed by now. No client
+waits for that, and the next append tells it as well: so a notice may wait for one, and is dropped when it comes.
 
 Contract: messages of one socket never overtake each other. Pure.
 """

@@ -72,7 +72,7 @@ CLUSTER_FRAME_BYTES = 4 << 20
 @click.option(
     "--access", metavar="FILE", help="Users, and what each may do here and at the gateway; see `penstock acl add`."
 )
-@click.option("--broker-key", metavar="FILE", help="The broker's key, for tcp:// with --access; see `penstock key`.")
+@click.option("--broker-key", metavar="FILE", help="The broker's key, for tcp:// with --access, and between nodes.")
 @click.option("--cluster", metavar="NAME", help="Be a member of this cluster, with --node and --peer.")
 @click.option("--node", type=click.IntRange(1, 255), metavar="NUMBER", help="The number of this node in its cluster.")
 @click.option(
@@ -81,13 +81,16 @@ CLUSTER_FRAME_BYTES = 4 << 20
     multiple=True,
     help="Where a node of the cluster hears the others, at this port and the next; for each node, the same on all.",
 )
+@click.option(
+    "--peer-listen", metavar="URL", help="Where this node hears the others, if not at its --peer: tcp://*:7071."
+)
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
     *, data: str | None, listen: tuple[str, ...], advertise: tuple[str, ...], resp: tuple[str, ...],
     http: tuple[str, ...], metrics: tuple[str, ...], users: str | None, access: str | None,
-    broker_key: str | None, cluster: str | None, node: int | None, peer: tuple[str, ...],
+    broker_key: str | None, cluster: str | None, node: int | None, peer: tuple[str, ...], peer_listen: str | None,
     insecure: bool | None, parent: int | None,
     settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
@@ -97,7 +100,7 @@ def command(
         "data": data, "listen": list(listen) or None, "advertise": list(advertise) or None,
         "resp": list(resp) or None, "http": list(http) or None, "metrics": list(metrics) or None,
         "users": users, "access": access, "broker_key": broker_key, "insecure": insecure,
-        "cluster": cluster, "node": node, "peer": list(peer) or None,
+        "cluster": cluster, "node": node, "peer": list(peer) or None, "peer_listen": peer_listen,
     }  # fmt: skip
 
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
@@ -166,19 +169,15 @@ def cluster_config(config: configuration.Config) -> ClusterConfig | None:
     from ..broker.cluster_config import ClusterConfig, peers_of
 
     if not config.cluster:
-        if config.peer or config.node:
+        if config.peer or config.node or config.peer_listen:
             raise configuration.InvalidConfig(
-                "--node and --peer are of a member of a cluster: name it with --cluster, or leave them out"
+                "--node, --peer and --peer-listen are of a member of a cluster: name it with --cluster, or leave them "
+                "out"
             )
         return None
     if not config.node:
         raise configuration.InvalidConfig(f"--cluster {config.cluster}: say which node this is with --node")
-    if config.access:
-        raise configuration.InvalidConfig(
-            f"access={config.access}: the nodes of a cluster cannot authenticate to each other yet: leave it out, and "
-            "keep the cluster to a network of its own"
-        )
-    return ClusterConfig(name=config.cluster, node=config.node, peers=peers_of(config.peer))
+    return ClusterConfig(name=config.cluster, node=config.node, peers=peers_of(config.peer), listen=config.peer_listen)
 
 
 def _limits(config: configuration.Config) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
+from penstock.broker import ServeConfig
 from penstock.broker.cluster_config import ClusterConfig, peers_of
 from penstock.broker.errors import InsecureListen, InvalidPeers
 from penstock.storage.errors import Error
@@ -12,9 +15,9 @@ GOOD = ClusterConfig(name="c", node=2, peers={node: f"tcp://127.0.0.1:{7000 + 2 
 
 
 def test_three_nodes_on_this_machine_are_a_cluster() -> None:
-    GOOD.check(insecure=False)
+    GOOD.check(guarded=False, insecure=False)
     assert GOOD.own_address == "tcp://127.0.0.1:7004"
-    replace(GOOD, peers={**GOOD.peers, 4: "ipc:///tmp/a", 255: "ipc:///tmp/b"}).check(insecure=False)
+    replace(GOOD, peers={**GOOD.peers, 4: "ipc:///tmp/a", 255: "ipc:///tmp/b"}).check(guarded=False, insecure=False)
 
 
 @pytest.mark.parametrize(
@@ -37,16 +40,39 @@ def test_three_nodes_on_this_machine_are_a_cluster() -> None:
 )
 def test_what_can_be_no_cluster_is_refused(changed: dict, says: str) -> None:
     with pytest.raises(Error) as refused:
-        replace(GOOD, **changed).check(insecure=False)
+        replace(GOOD, **changed).check(guarded=False, insecure=False)
     assert says in refused.value.message
 
 
 def test_an_own_address_that_others_reach_is_refused_unless_it_is_asked_for() -> None:
     far = replace(GOOD, peers={**GOOD.peers, 2: "tcp://10.0.0.2:7004"})
     with pytest.raises(InsecureListen, match=r"10\.0\.0\.2"):
-        far.check(insecure=False)
-    far.check(insecure=True)
-    replace(far, node=1).check(insecure=False)  # where the others are is theirs to answer for
+        far.check(guarded=False, insecure=False)
+    far.check(guarded=False, insecure=True)
+    far.check(guarded=True, insecure=False)
+    replace(far, node=1).check(guarded=False, insecure=False)  # where the others are is theirs to answer for
+
+
+def test_a_node_may_listen_elsewhere_than_it_is_reached() -> None:
+    own = replace(GOOD, peers={**GOOD.peers, 2: "tcp://two.example:7004"}, listen="tcp://127.0.0.1:7004")
+    own.check(guarded=False, insecure=False)
+    assert own.own_address == "tcp://127.0.0.1:7004"
+    with pytest.raises(InsecureListen, match="--broker-key"):
+        replace(own, listen="tcp://*:7004").check(guarded=False, insecure=False)
+    replace(own, listen="tcp://*:7004").check(guarded=True, insecure=False)
+    for bad in "tcp://*:0", "tcp://127.0.0.1:65535", "unix:///tmp/a":
+        with pytest.raises(InvalidPeers):
+            replace(own, listen=bad).check(guarded=True, insecure=False)
+
+
+def test_users_need_nodes_that_are_known(tmp_path: Path) -> None:
+    def serving(cluster: ClusterConfig, **changes: str) -> ServeConfig:
+        return ServeConfig(data=str(tmp_path), cluster=cluster, access="/a", **changes)
+
+    with pytest.raises(InvalidPeers, match="any peer may pose as a node"):
+        serving(GOOD).addresses()
+    serving(GOOD, broker_key="/k").addresses()
+    serving(replace(GOOD, peers={node: f"ipc:///tmp/{node}" for node in GOOD.peers})).addresses()
 
 
 def test_peers_are_numbers_and_addresses() -> None:

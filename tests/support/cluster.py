@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,19 @@ from support.processes import Serving
 
 
 class ClusterProcesses:
-    """Three nodes, or five. `nodes`: those that run, by number."""
+    """Three nodes, or five. `nodes`: those that run, by number; `peers`: where each is reached by the others."""
 
-    def __init__(self, folder: Path, size: int = 3, *, name: str = "shard", **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, size: int = 3, *, name: str = "shard", peers: dict[int, str] | None = None,
+        listen_of: Callable[[int], tuple[str, ...]] | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
         self.folder = folder
         self.name = name
         self.numbers = list(range(1, size + 1))
+        self.peers = peers or {each: f"ipc://{folder}/p{each}" for each in self.numbers}
         self.nodes: dict[int, Serving] = {}
         self._settings = settings
+        self._listen_of = listen_of or (lambda number: (f"unix://{folder}/n{number}",))
         try:
             for number in self.numbers:
                 self.start(number)
@@ -40,13 +46,13 @@ class ClusterProcesses:
         """Of one node."""
         return ServeConfig(**{
             "data": str(self.folder / f"data{number}"),
-            "listen": (f"unix://{self.folder}/n{number}",),
+            "listen": self._listen_of(number),
             "board_rows": 64,
             "restart_most_s": 0.2,
             "cluster": ClusterConfig(
                 name=self.name,
                 node=number,
-                peers={each: f"ipc://{self.folder}/p{each}" for each in self.numbers},
+                peers=self.peers,
             ),
             **self._settings,
         })  # fmt: skip

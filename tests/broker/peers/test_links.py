@@ -121,7 +121,7 @@ def test_a_notice_waits_for_its_time_or_for_an_append_that_tells_the_same(pair: 
     assert one.wait(12.0) == math.inf
 
 
-def test_nobody_waits_for_a_notice_to_a_node_that_is_down(pair: Pair) -> None:
+def test_a_notice_to_a_node_that_is_down_has_no_time(pair: Pair) -> None:
     pair.until(lambda: both_up(pair))
     pair.links[1].put(Message(Kind.APPEND, 3, 1, index=5, commit=5))
     pair.links[1].flush(10.0)
