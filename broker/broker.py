@@ -88,6 +88,7 @@ class Broker:
         `watched`: other descriptors that begin a turn, in which `node` looks at them.
         """
         self.ended = False
+        self._is_told = False  # by a signal, to end
         self._config = config
         self._node = node
         self._guard, self._portions = node.guard, node.portions
@@ -157,6 +158,8 @@ class Broker:
             wait = self._tick(at)
         if port.holds:
             port.send_answers()
+        if self._is_told and not self._node.leaving():
+            self.ended = True
         wait = min(wait, self._watermarks.after_answers(at.monotonic_s) - at.monotonic_s)
         wait = self._patience(wait, at)
         return lenders.sleep(wait) if lenders.logs else wait
@@ -237,7 +240,7 @@ class Broker:
 
     def _on_signal(self) -> None:
         os.read(self._signals, 64)
-        self.ended = True
+        self._is_told = True
 
     def _on_warm(self) -> None:
         for token in self._warmer.done():

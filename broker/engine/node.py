@@ -366,6 +366,10 @@ class Node:
         """Every open log, the metadata log first."""
         return list(self._registry.logs())
 
+    def leaving(self) -> bool:
+        """Whether there is something to do before this node should end: a node alone has no other to hand over to."""
+        return False
+
     def close(self, now: Now) -> None:
         """Flush, sync, answer, snapshot every log that moved, and close all cleanly. The node is then unusable."""
         if self._office is not None:

@@ -11,10 +11,13 @@ keeper.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...transport.messages import Hello
 from ..diagnostics import say
+from ..errors import InvalidRequest, NotLeader
+from ..raft.messages import NONE
 from ..raft.state import Role
 from ..replica.errors import ReplicaBroken
 from .pace import Ticks
@@ -65,6 +68,7 @@ class ShardMember:
         self.warmed, self.eased, self.judge = node.warmed, node.eased, node.judge
         self.rest, self.resume = node.rest, node.resume
         self._waited_for: dict[LogWriter, None] = {}
+        self._is_leaving = False
         self._missing: list[int] = []  # nodes that were named as still to come
 
     def receive(
@@ -129,8 +133,23 @@ class ShardMember:
             wait = max(wait, HELD_S)
         return min(wait, self._ticks.wait(now.monotonic_s), self._links.wait(now.monotonic_s))
 
+    def leaving(self) -> bool:
+        """Whether the lead is being handed over, so that this node should not end yet; asked first, it begins with it.
+
+        It takes an election timeout at most. A leader that finds no follower to take over ends at once.
+        """
+        core = self.replica.core
+        if not self._is_leaving:
+            self._is_leaving = True
+            view = self._node.clustering.view
+            assert view is not None, "a member is of a cluster"
+            with suppress(NotLeader, InvalidRequest):
+                view.transfer(0, 0)
+        status = core.status()
+        return status.role is Role.LEADER and status.transferee != NONE
+
     def close(self, now: Now) -> None:
-        """End in good order: the others elect another leader."""
+        """End in good order. Where this node still leads, the others elect another leader."""
         self.replica.close(now)
         self._standing.look()
         self._links.close()

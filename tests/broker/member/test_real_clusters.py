@@ -131,10 +131,26 @@ def test_a_leader_that_is_told_to_end_drains_and_another_one_leads(cluster: Clus
         node = cluster.nodes.pop(leader)
         assert node.end() == 0, node.errors()
         node.close()
-        assert cluster.leader(above=term) != leader
+        chosen = cluster.leader(above=term)
+        assert chosen != leader
+        assert ("candidate", term) not in cluster.nodes[chosen].roles, "it was told to lead, and asked no other before"
         lone.more(20)
         many.more(5)
     check(cluster, topic, lone, many)
+
+
+def test_a_leader_without_followers_ends_all_the_same(cluster: ClusterProcesses) -> None:
+    leader = cluster.leader()
+    for number in cluster.numbers:
+        if number != leader:
+            cluster.signal(number, signal.SIGSTOP)
+    node = cluster.nodes.pop(leader)
+    try:
+        assert node.end() == 0, node.errors()
+    finally:
+        for number in cluster.nodes:
+            cluster.signal(number, signal.SIGCONT)
+        node.close()
 
 
 # -- consumers, workers and transactions of ordinary clients ---------------------------------------
