@@ -15,6 +15,8 @@ import pytest
 import yaml
 from penstock import connect
 from penstock.cli.app import penstock
+from penstock.cli.serve import serve_config
+from penstock.config import OWN_FLAGS, load
 from support.sources import shipped
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,8 +31,8 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
     return command.make_context(str(name), rest, parent=context).params
 
 
-def container(kind: str) -> dict[str, Any]:
-    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+def container(kind: str, file: str = "kubernetes.yaml") -> dict[str, Any]:
+    documents = list(yaml.safe_load_all((DEPLOY / file).read_text()))
     (found,) = (each for each in documents if each["kind"] == kind)
     return found["spec"]["template"]["spec"]["containers"][0]
 
@@ -72,9 +74,38 @@ def test_the_unit_is_well_formed_and_exposes_little(tmp_path: Path) -> None:
         assert found.returncode == 0, (found.stdout + found.stderr).decode()[-300:]
 
 
-def test_the_manifests_follow_their_schemas() -> None:
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_nodes_of_a_cluster_have_settings_that_they_may_start_with(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    pod = container("StatefulSet", "kubernetes-cluster.yaml")
+    names = {"$(NAME)": f"penstock-{number}", "$(NODE)": str(number)}
+    words = [re.sub(r"\$\(\w+\)", lambda found: names[found[0]], word) for word in pod["args"]]
+    given = parsed(words)
+    flags = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    flags = {name: value for name, value in flags.items() if name in OWN_FLAGS and value}
+    served = serve_config(load(flags).config)
+    served.addresses()
+    assert served.cluster is not None
+    assert served.cluster.node == number
+    assert f"tcp://penstock-{number}.penstock:7171" == served.cluster.peers[number]
+
+    compose = yaml.safe_load((DEPLOY / "compose-cluster.yaml").read_text())["services"][f"node{number}"]
+    for name, value in compose["environment"].items():
+        monkeypatch.setenv(name, value)
+    assert parsed(compose["command"])["insecure"]
+    served = serve_config(load({"insecure": True}).config)
+    served.addresses()
+    assert served.cluster is not None
+    assert served.cluster.node == number
+    assert f"tcp://node{number}:7171" == served.cluster.peers[number]
+
+
+@pytest.mark.parametrize("file", ["kubernetes.yaml", "kubernetes-cluster.yaml"])
+def test_the_manifests_follow_their_schemas(file: str) -> None:
     validate = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
-    for document in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()):
+    for document in yaml.safe_load_all((DEPLOY / file).read_text()):
         validate.validate(document, validate.latest_version(), strict=True)
 
 
