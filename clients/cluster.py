@@ -11,12 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..storage.errors import Error
 from ..transport.codec import decode_answer, frames
 from ..transport.errors import ProtocolError, TransportError
 from ..transport.failures import error_of
+from ..transport.keys import key_of
 from ..transport.messages import (
     Answer,
     AskCluster,
@@ -24,6 +25,8 @@ from ..transport.messages import (
     Failure,
     Message,
     ReplaceNode,
+    Stats,
+    StatsReply,
     TransferBegun,
     TransferLead,
 )
@@ -37,9 +40,12 @@ LOOK_S = 0.05
 
 
 def ask_node(url: str, message: Message, expected: type[A], timeout_s: float) -> A:
-    """Ask the node at one address. Raises TimedOut, and what the node refuses with."""
+    """Ask the node at one address. Raises TimedOut, InvalidKey, and what the node refuses with.
+
+    The key is that of the file in PENSTOCK_KEY.
+    """
     deadline = time.monotonic() + timeout_s
-    with Sockets() as sockets:
+    with Sockets(key=key_of(None) if url.startswith("tcp:") else None) as sockets:
         client, sent = sockets.client(url), False
         while (left := deadline - time.monotonic()) > 0:
             client.poll(min(left, LOOK_S))
@@ -51,6 +57,11 @@ def ask_node(url: str, message: Message, expected: type[A], timeout_s: float) ->
                 if isinstance(answer, expected):
                     return answer
     raise TimedOut(f"{url} does not answer within {timeout_s:g} s: is the node started?")
+
+
+def node_stats(url: str, timeout_s: float) -> dict[str, Any]:
+    """The counters of the node at one address. Raises as `ask_node`."""
+    return ask_node(url, Stats(1), StatsReply, timeout_s).values
 
 
 def _answer(received: list) -> Answer | None:

@@ -24,11 +24,13 @@ import msgspec
 from msgspec import Struct
 
 from .broker.beside import serve_beside
+from .broker.errors import NoLeader, NotLeader
 from .broker.exposure import need_closed
 from .broker.processes import usage
 from .broker.system import calm_collector
 from .clients.aio.client import AsyncClient
 from .clients.aio.driver import AsyncDriver
+from .clients.cluster import node_stats
 from .clients.opening import open_connection
 from .exposition import CONTENT_TYPE, text
 from .gateway.listening import Listeners
@@ -103,10 +105,19 @@ class Exporter:
         try:
             stats, topics = await client.stats(), await client.topics()
             groups, queues = await client.groups(), await client.queues()
+        except (NotLeader, NoLeader):  # a member of a cluster, which knows of itself alone
+            return Look(**here, took_s=time.monotonic() - begun_s, stats=await self._own_stats())
         except Error:
             return Look(**here, took_s=time.monotonic() - begun_s)
         took_s = time.monotonic() - begun_s
         return Look(**here, took_s=took_s, stats=stats, topics=topics, groups=groups, queues=queues)
+
+    async def _own_stats(self) -> dict[str, Any] | None:
+        config = self._config
+        try:
+            return await asyncio.to_thread(node_stats, config.url, config.timeout_s)
+        except Error:
+            return None
 
 
 def run(config: ExporterConfig, ready: Callable[[dict[str, Any]], None]) -> None:

@@ -115,6 +115,18 @@ COUNTED = [
     _Counted("connections.refused", "connections_refused_total", "counter", "Connections refused."),
 ]  # fmt: skip
 
+CLUSTERED = [
+    _Counted("cluster.leads", "cluster_leads", "gauge", "1 while this node serves as leader."),
+    _Counted("cluster.term", "cluster_term", "gauge", "The term that this node is in; it rises at each election."),
+    _Counted("cluster.leader", "cluster_leader", "gauge", "The node that leads, as far as this one knows; 0 for none."),
+    _Counted("cluster.last", "cluster_last_entry", "gauge", "The last entry of the order that this node has."),
+    _Counted("cluster.committed", "cluster_committed_entry", "gauge", "The last one that a majority has."),
+    _Counted("cluster.applied", "cluster_applied_entry", "gauge", "The last one that is applied here."),
+    _Counted("cluster.peers_reachable", "cluster_peers_reachable", "gauge", "Nodes that this one reaches."),
+    _Counted("cluster.greetings_refused", "cluster_greetings_refused_total", "counter", "Nodes refused: see the log."),
+]
+"""Of a member of a cluster."""
+
 _USAGE: list[tuple[str, str, str, Callable[[Usage], float]]] = [
     ("process_cpu_seconds_total", "counter", "Processor time used.", attrgetter("cpu_s")),
     ("process_resident_bytes", "gauge", "Memory resident.", attrgetter("resident_bytes")),
@@ -185,10 +197,10 @@ def _one(name: str, kind: str, about: str, value: float) -> Metric:
 
 def _counters(stats: Mapping[str, Any]) -> list[Metric]:
     found: list[Metric] = []
-    for row in COUNTED:
+    for row in (*COUNTED, *CLUSTERED):
         value = stats.get(row.counter)
         if value is None:
-            continue  # of an older broker
+            continue  # of an older broker, or one that is alone
         samples = [(((row.label, name),), each) for name, each in value.items()] if row.label else [((), value)]
         if row.kind != "histogram":
             samples = [(labels, each * row.scale if row.scale != 1.0 else each) for labels, each in samples]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -23,16 +24,30 @@ class UnknownCounter(Error):
 @click.argument("prefix", default="")
 @with_session
 def command(prefix: str, every: float | None, session: Invocation) -> None:
-    """Show the broker's counters, or those whose name starts with PREFIX."""
-    with session.connect() as client:
-        before: dict[str, Any] = {}
+    """Show the broker's counters, or those whose name starts with PREFIX. Any node of a cluster shows its own."""
+    before: dict[str, Any] = {}
+    for counters in _looks(session):
+        values = _chosen(counters, prefix)
+        _show(session, values, before, every)
+        if every is None:
+            return
+        before = values
+        time.sleep(every)
+
+
+def _looks(session: Invocation) -> Iterator[dict[str, Any]]:
+    """The counters, as often as they are asked for."""
+    from ..broker.errors import NoLeader, NotLeader
+
+    try:
+        with session.connect() as client:
+            while True:
+                yield client.stats()
+    except (NotLeader, NoLeader):
+        from ..clients.cluster import node_stats
+
         while True:
-            values = _chosen(client.stats(), prefix)
-            _show(session, values, before, every)
-            if every is None:
-                return
-            before = values
-            time.sleep(every)
+            yield node_stats(session.url, session.config.timeout_s)
 
 
 def _chosen(counters: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 from penstock.clients.descriptions import Group, Topic
 from penstock.clients.queues.descriptions import Queue
-from penstock.metrics import COUNTED, Look, Usage, metrics
+from penstock.metrics import CLUSTERED, COUNTED, Look, Usage, metrics
 from support.sources import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -21,7 +21,10 @@ BOARD = DEPLOY / "grafana" / "penstock.json"
 
 def exported() -> dict[str, str]:
     """Kinds of all metrics, by name."""
-    stats = {each.counter: {"x": 1} if each.label else [0] if each.kind == "histogram" else 1 for each in COUNTED}
+    stats = {
+        each.counter: {"x": 1} if each.label else [0] if each.kind == "histogram" else 1
+        for each in (*COUNTED, *CLUSTERED)
+    }
     look = Look(
         now=datetime.now(UTC), took_s=0.1, stats=stats, topics=[Topic("t", "", {}, [])],
         groups=[Group("t", "g", [], [])], queues=[Queue("t", "q", {}, [])], usage={"broker": Usage(1, 1, 1, 1, 1)},

@@ -3,17 +3,24 @@ reordered."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import penstock
 import pytest
 from penstock.cli.app import run
+from penstock.clients.aio.client import AsyncClient
+from penstock.clients.aio.driver import AsyncDriver
 from penstock.clients.cluster import cluster_state, transfer_lead
+from penstock.clients.opening import open_connection
+from penstock.exporter import Exporter, ExporterConfig
+from penstock.metrics import CLUSTERED
 from support.checker import check_stored
 from support.cluster import ClusterProcesses
 from support.cluster_load import PATIENCE_S, Repeating, Sender, stored
@@ -305,6 +312,27 @@ def test_the_command_line_shows_the_cluster_and_moves_the_lead(
     assert "node 9 is none of the cluster" in capsysbinary.readouterr().err.decode()
     assert run(["cluster", "transfer", "--to", str(other), "--url", cluster.url, "--json"]) == 0
     assert json.loads(capsysbinary.readouterr().out)["leader"] == other
+
+
+def test_every_node_shows_its_own_counters_and_metrics(
+    cluster: ClusterProcesses, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    leader = cluster.leader()
+
+    async def scraped(url: str) -> str:
+        connection = open_connection(url, timeout=PATIENCE_S, name="exporter", clock=time.monotonic)
+        async with AsyncClient(AsyncDriver(connection)) as client:
+            return (await Exporter(client, ExporterConfig(url=url, metrics=())).scrape()).decode()
+
+    for number, url in zip(cluster.numbers, cluster.urls, strict=True):
+        assert run(["stats", "cluster", "--url", url, "--json"]) == 0
+        shown = json.loads(capsysbinary.readouterr().out)
+        assert (shown["cluster.leader"], shown["cluster.leads"]) == (leader, int(number == leader))
+        text = asyncio.run(scraped(url))
+        assert "\npenstock_up 1\n" in text
+        assert f"\npenstock_cluster_leads {int(number == leader)}\n" in text
+        names = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
+        assert {f"penstock_{each.metric}" for each in CLUSTERED} <= names
 
 
 def test_a_lost_disk_is_refused_until_it_is_replaced(

@@ -7,6 +7,7 @@ from pathlib import Path
 import penstock
 import pytest
 from penstock.broker import access_file
+from penstock.cli.app import run
 from penstock.errors import Forbidden
 from penstock.transport.keys import Key
 from support.cluster import ClusterProcesses
@@ -15,7 +16,9 @@ from support.ports import port_pairs
 TIMEOUT_S = 60.0
 
 
-def test_clients_with_keys_go_on_when_the_leader_is_killed_and_may_do_what_they_may(tmp_path: Path) -> None:
+def test_clients_with_keys_go_on_when_the_leader_is_killed_and_may_do_what_they_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     access, broker = str(tmp_path / "access"), Key.generate()
     broker.write(tmp_path / "broker.key")
     keys = {}
@@ -23,6 +26,8 @@ def test_clients_with_keys_go_on_when_the_leader_is_killed_and_may_do_what_they_
         keys[user] = Key.generate(broker=broker.public)
         access_file.add_key(access, user, keys[user].public)
         access_file.add_grant(access, user, access_file.Grant(False, frozenset(operations), "*"))
+    keys["ann"].write(tmp_path / "ann.key")
+    monkeypatch.setenv("PENSTOCK_KEY", str(tmp_path / "ann.key"))
     ports = port_pairs(6)
     clients = ports[3:]
     with ClusterProcesses(
@@ -41,6 +46,7 @@ def test_clients_with_keys_go_on_when_the_leader_is_killed_and_may_do_what_they_
                 assert cluster.leader(above=term) != leader
             with pytest.raises(Forbidden), penstock.connect(url, key=keys["bob"], timeout=TIMEOUT_S) as bob:
                 bob.create_topic("other", partitions=1)
+            assert run(["cluster", "status", "--url", url]) == 0
             with ann.consumer("t", group="g", start="earliest") as consumer:
                 values: list[bytes] = []
                 while len(values) < 2:
