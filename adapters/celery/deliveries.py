@@ -1,7 +1,7 @@
 """Messages that a channel has and did not settle: kombu's QoS, over leases.
 
-Idea: a delivery tag stands for a task of a penstock worker. Acks are committed in the background, together; a message
-given back is not counted as an attempt, and keeps its place.
+Idea: a delivery tag stands for a task of a penstock worker. Acks are committed in the background, together. A message
+that its consumer requeues was tried, and is redelivered; one that is given back untried keeps its place.
 
 Contract: feeds add messages from their threads, kombu settles from any. *Invariant*: `_held` has exactly the tasks that
 are leased for this channel and not settled.
@@ -21,12 +21,17 @@ from kombu.utils.json import loads
 
 from ...broker.errors import LeaseLost
 from ...clients import Task, Worker
+from .routing import eta_of
 
 BATCH = 100
 """Messages that are asked for at once where a channel has no limit."""
 
 REJECTED = "rejected by its consumer"
+REQUEUED = "requeued by its consumer"
 NOT_OURS = "not a message of kombu"
+
+Settle = Callable[[Worker, list[Task]], None]
+"""A verb of workers."""
 
 
 class Deliveries(virtual.QoS):
@@ -83,14 +88,14 @@ class Deliveries(virtual.QoS):
             tagged = [(next(self._tags), task) for task in kept]
             self._held.update((tag, (worker, task)) for tag, task in tagged)
         if len(kept) < len(tasks):
-            _settled(worker.release, tasks[len(kept) :])
+            _settled(worker, Worker.release, tasks[len(kept) :])
         return [message for tag, task in tagged if (message := self._opened(tag, task)) is not None]
 
     def _opened(self, tag: int, task: Task) -> dict[str, Any] | None:
         try:
             return message_of(tag, task)
         except (ValueError, LookupError, TypeError):
-            self._settle(tag, Worker.reject, NOT_OURS)
+            self._settle(tag, partial(Worker.reject, reason=NOT_OURS))
             return None
 
     def append(self, message: Any, delivery_tag: Any) -> None:
@@ -108,27 +113,31 @@ class Deliveries(virtual.QoS):
             worker.ack_nowait(task)
 
     def reject(self, delivery_tag: int, requeue: bool = False) -> None:
-        """Give a message back to its queue, or dead-letter it."""
+        """Have a message delivered again, or dead-letter it."""
         if requeue:
-            self._settle(delivery_tag, Worker.release)
+            self._settle(delivery_tag, partial(Worker.nack, delay=0, reason=REQUEUED))
         else:
-            self._settle(delivery_tag, Worker.reject, REJECTED)
+            self._settle(delivery_tag, partial(Worker.reject, reason=REJECTED))
+
+    def give_back(self, delivery_tag: int) -> None:
+        """Give a message back untried."""
+        self._settle(delivery_tag, Worker.release)
 
     def restore_unacked(self) -> list[Any]:
         """Give all messages back to their queues."""
         for tag in list(self._held):
-            self.reject(tag, requeue=True)
+            self.give_back(tag)
         return []
 
     def restore_unacked_once(self, stderr: Any = None) -> None:
         """As `restore_unacked`."""
         self.restore_unacked()
 
-    def _settle(self, tag: int, verb: Callable[..., None], *reason: str) -> None:
+    def _settle(self, tag: int, verb: Settle) -> None:
         found = self._pop(tag)
         if found is not None:
             worker, task = found
-            _settled(partial(verb, worker), [task], *reason)
+            _settled(worker, verb, [task])
 
     def _pop(self, tag: int) -> tuple[Worker, Task] | None:
         with self._changed:
@@ -138,9 +147,14 @@ class Deliveries(virtual.QoS):
 
 
 def message_of(tag: int, task: Task) -> dict[str, Any]:
-    """The message of a task as kombu has it. From the second attempt on it says that it is redelivered."""
+    """The message of a task as kombu has it. From the second attempt on it says that it is redelivered.
+
+    Its ETA is over when the broker delivers it. A worker would set a timer to it, whose thread may look a second later.
+    """
     message = loads(bytes(task.value or b""))
     properties = message["properties"]
+    if eta_of(message) is not None:
+        message["headers"]["eta"] = None
     properties["delivery_tag"] = tag
     if task.attempt > 1:
         properties["delivery_info"]["redelivered"] = True
@@ -148,7 +162,7 @@ def message_of(tag: int, task: Task) -> dict[str, Any]:
     return message
 
 
-def _settled(verb: Callable[..., None], *arguments: Any) -> None:
+def _settled(worker: Worker, verb: Settle, tasks: list[Task]) -> None:
     """Settle tasks. A lost lease is settled by its end: the message is back in its queue, or with another worker."""
     with suppress(LeaseLost):
-        verb(*arguments)
+        verb(worker, tasks)

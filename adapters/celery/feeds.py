@@ -102,7 +102,7 @@ class QueueFeed(MessageFeed):
 
     def _give_back(self, messages: list[dict[str, Any]]) -> None:
         for message in messages:
-            self._deliveries.reject(message["properties"]["delivery_tag"], requeue=True)
+            self._deliveries.give_back(message["properties"]["delivery_tag"])
 
 
 class TemporaryFeed(MessageFeed):

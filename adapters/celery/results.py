@@ -165,23 +165,32 @@ class PenstockBackend(KeyValueStoreBackend):
         if not request.group:
             return
         key = self.get_key_for_chord(request.group)
-        values = self._open().groups.values(key)
-        if values and values[-1] is None:
+        if None in self._open().groups.values(key):
             return  # the callback was sent: this part ran once more
         self._part.name = f"{request.id}:{getattr(request, 'group_index', None)}"
-        super().on_chord_part_return(request, state, result, **kwargs)
+        try:
+            super().on_chord_part_return(request, state, result, **kwargs)
+        finally:
+            self._part.name = None
 
     def incr(self, key: Any) -> int:
-        """Count the part that this thread is at: how many different ones there were up to it.
+        """Count the part that this thread is at: how many different ones there were up to it; 0 when the chord is over.
 
         One that counted before counts all: its worker died before it sent the callback, or another part will send it.
         """
         name = self._part.name.encode()
         groups = self._open().groups
         groups.put(_bytes(key), name)
-        parts = [value for value in groups.values(_bytes(key)) if value is not None]
+        parts = groups.values(_bytes(key))
+        if None in parts:
+            return 0
         first = list(dict.fromkeys(parts))
         return len(first) if parts.count(name) > 1 else first.index(name) + 1
+
+    def _delete_group(self, group_id: str) -> None:
+        """Delete a group, but not that of a chord which is just called back: a part that runs twice looks for it."""
+        if getattr(self._part, "name", None) is None:
+            super()._delete_group(group_id)
 
     # -- the connection -----------------------------------------------------------------------------------
 

@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from support import celery_outcomes, noted
+from support.celery_kills import Kills, arm
 from support.processes import spawn
 
 TESTS = Path(__file__).resolve().parent.parent
 WAIT_S = 60.0
 LEASE_S = 1.0
+LATE = {"acks_late": True, "reject_on_worker_lost": True}
+"""Acknowledged when they are done, and not when the process that runs them dies."""
 
 
 def make(url: str, timeout: float = 20.0) -> Celery:
@@ -31,14 +35,16 @@ def make(url: str, timeout: float = 20.0) -> Celery:
         broker_transport_options={"lease": LEASE_S, "timeout": timeout},
         broker_connection_retry_on_startup=True,
         task_track_started=True,
+        worker_lost_wait=1.0,
         worker_prefetch_multiplier=1,
     )
     made.task(shared=False, name="add")(add)
-    made.task(shared=False, name="total")(total)
-    made.task(shared=False, name="flaky", bind=True, max_retries=5)(flaky)
+    made.task(shared=False, name="total", **LATE)(total)
+    made.task(shared=False, name="flaky", bind=True, max_retries=5, **LATE)(flaky)
     made.task(shared=False, name="broken")(broken)
     made.task(shared=False, name="hold", acks_late=True)(hold)
-    made.task(shared=False, name="note", acks_late=True)(note)
+    made.task(shared=False, name="note", **LATE)(note)
+    celery_outcomes.register(made)
     return made
 
 
@@ -63,26 +69,16 @@ def broken() -> None:
 def hold(folder: str) -> int:
     """Note that it began, and wait while the test has the lock (`Held`); returns how often it was begun."""
     begun = Path(folder, "begun")
-    _append(begun, str(os.getpid()))
+    noted.note(begun, os.getpid())
     with Path(folder, "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-    return len(lines(begun))
+    return len(noted.noted(begun))
 
 
 def note(folder: str, number: int) -> int:
     """Note that it ran."""
-    _append(Path(folder, "ran"), str(number))
+    noted.note(Path(folder, "ran"), number)
     return number
-
-
-def _append(file: Path, line: str) -> None:
-    with file.open("a") as opened:
-        opened.write(f"{line}\n")  # one write: other processes append, too
-
-
-def lines(file: Path) -> list[str]:
-    """What tasks noted."""
-    return file.read_text().splitlines() if file.exists() else []
 
 
 class Held:
@@ -97,9 +93,9 @@ class Held:
 
 
 class CeleryWorker:
-    """A worker process with its pool. Ready when it is made."""
+    """A worker process with its pool. Ready when it is made, unless it is to be killed."""
 
-    def __init__(self, app: Celery, pool: str, log: Path, *options: str) -> None:
+    def __init__(self, app: Celery, pool: str, log: Path, *options: str, kills: Kills | None = None) -> None:
         command = [sys.executable, "-m", "celery", "-A", "support.celery_shop", "worker", f"--pool={pool}",
                    "--concurrency=2", "--loglevel=INFO", f"--hostname={log.name}@test", *options]  # fmt: skip
         paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
@@ -108,6 +104,7 @@ class CeleryWorker:
             "PYTHONPATH": paths,
             "CELERY_SHOP_URL": str(app.conf.broker_url),
             "CELERY_SHOP_TIMEOUT": str(app.conf.broker_transport_options["timeout"]),
+            **(kills.environment() if kills else {}),
         }
         self.log = log
         with log.open("wb") as output:
@@ -116,7 +113,8 @@ class CeleryWorker:
                 start_new_session=True,
             )  # fmt: skip
         try:
-            self._wait_ready(app)
+            if kills is None:
+                self._wait_ready(app)
         except BaseException:
             self.kill()
             raise
@@ -150,3 +148,4 @@ class CeleryWorker:
 
 if url := os.environ.get("CELERY_SHOP_URL"):
     app = make(url, float(os.environ["CELERY_SHOP_TIMEOUT"]))
+    arm()

@@ -12,7 +12,8 @@ from kombu.exceptions import OperationalError
 from penstock.adapters.celery.names import GROUP
 from penstock.broker import ServeConfig
 from penstock.clients import connect
-from support.celery_shop import LEASE_S, WAIT_S, CeleryWorker, Held, lines, make
+from support.celery_shop import LEASE_S, WAIT_S, CeleryWorker, Held, make
+from support.noted import noted
 from support.processes import Serving, until
 
 TASKS = 20
@@ -58,7 +59,7 @@ def run(serving: Serving, folder: Path, pool: str, restart: Restart, timeout: fl
     with closing(Held(folder)) as held, CeleryWorker(shop, pool, folder / "worker") as worker:
         running = shop.tasks["hold"].delay(str(folder))
         before = [note.delay(str(folder), number) for number in range(TASKS)]
-        assert until(lambda: bool(lines(folder / "begun")), serving)
+        assert until(lambda: bool(noted(folder / "begun")), serving)
         restart(note)
         after = [note.delay(str(folder), number) for number in range(TASKS, 2 * TASKS)]
         held.close()
@@ -69,4 +70,4 @@ def run(serving: Serving, folder: Path, pool: str, restart: Restart, timeout: fl
     with connect(serving.url) as client:
         left = client.queue("celery", GROUP)
     assert (left.ready, left.in_flight, left.dead_lettered) == (0, 0, 0)
-    assert {int(line) for line in lines(folder / "ran")} == set(range(2 * TASKS))
+    assert {int(line) for line in noted(folder / "ran")} == set(range(2 * TASKS))

@@ -157,6 +157,33 @@ def test_a_part_whose_worker_died_before_the_callback_sends_it_when_it_runs_agai
     assert sent(app, name) == 1
 
 
+def test_a_part_that_runs_again_where_a_worker_died_behind_the_callback_is_no_error(app, url, name):
+    parts = parts_of(app, name, 2)
+    finish(app, parts[0], 1)
+    dying = app_of(url)
+    delete = dying.backend.delete
+
+    def die_at_the_count(key: bytes) -> None:
+        if key == dying.backend.get_key_for_chord(name):
+            raise InterruptedError
+        delete(key)
+
+    dying.backend.delete = die_at_the_count
+    with pytest.raises(InterruptedError):
+        finish(dying, parts[1], 1)
+    finish(app, parts[1], 1)
+    assert sent(app, name) == 2  # with one id, as any task that runs twice
+    assert app.AsyncResult(f"{name}.body").state == states.PENDING
+
+
+def test_a_part_that_comes_to_its_chord_while_another_completes_it_counts_nothing(app, name):
+    parts = parts_of(app, name, 2)
+    for part in parts:
+        finish(app, part, 1)
+    app.backend._part.name = f"{parts[0].id}:0"  # it looked whether the chord was over before
+    assert app.backend.incr(app.backend.get_key_for_chord(name)) == 0
+
+
 def test_a_table_reads_what_retention_left_and_what_was_announced_only_from_then_on(name):
     with MemoryBroker() as broker, broker.connect() as client:
         table = ValuesByKey(client, name, None)

@@ -102,6 +102,28 @@ def test_a_requeued_message_comes_again_and_a_rejected_one_is_dead_lettered(conn
     assert held(connection, name) == (0, 0, 1)
 
 
+def test_a_requeued_message_is_redelivered_in_its_place_and_counts_as_an_attempt(connection, name):
+    taking = Taking(connection, Queue(name), prefetch_count=1)
+    publish(connection, name, *range(3))
+    with connect(connection.hostname) as client:
+        client.set_queue(queue_topic(name), GROUP, max_attempts=2)
+    taking.take()[0].requeue()
+    (message,) = taking.take()
+    assert (message.payload, message.delivery_info["redelivered"]) == (0, True)
+    message.requeue()
+    assert taking.bodies(1) == [1]
+    assert held(connection, name) == (1, 1, 1)
+
+
+def test_messages_that_a_closed_channel_gives_back_are_not_redelivered(connection, name):
+    taking = Taking(connection, Queue(name))
+    publish(connection, name, "x")
+    taking.take()
+    taking.channel.close()
+    (message,) = Taking(connection, Queue(name)).take()
+    assert "redelivered" not in message.delivery_info
+
+
 def test_a_record_that_kombu_did_not_write_is_dead_lettered_and_the_next_one_arrives(connection, name):
     publish(connection, name, 1)
     with connect(connection.hostname) as client, client.producer(queue_topic(name)) as producer:
@@ -243,7 +265,8 @@ def test_a_task_of_celery_stays_at_the_broker_until_its_eta(name):
         broker.advance(59)
         assert taking.nothing()
         broker.advance(2)
-        assert taking.bodies(1) == ["later"]
+        (message,) = taking.take()
+        assert (message.payload, message.headers["eta"]) == ("later", None)
 
 
 def test_a_message_that_a_dead_worker_held_comes_back_when_its_lease_ends(name):

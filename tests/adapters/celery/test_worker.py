@@ -10,7 +10,8 @@ import pytest
 from celery import Celery, chain, chord, group
 from celery.exceptions import TaskRevokedError
 from penstock.broker import ServeConfig
-from support.celery_shop import WAIT_S, CeleryWorker, Held, lines, make
+from support.celery_shop import WAIT_S, CeleryWorker, Held, make
+from support.noted import noted
 from support.processes import Serving, until
 
 
@@ -73,7 +74,7 @@ def held(tmp_path) -> Iterator[Held]:
 def test_a_task_with_late_acks_survives_its_worker(serving, shop, tmp_path, held):
     with CeleryWorker(shop, "prefork", tmp_path / "first", f"--queues={tmp_path.name}") as first:
         result = shop.tasks["hold"].apply_async([str(tmp_path)], queue=tmp_path.name)
-        assert until(lambda: len(lines(tmp_path / "begun")) == 1, serving)
+        assert until(lambda: len(noted(tmp_path / "begun")) == 1, serving)
         first.kill()
     with CeleryWorker(shop, "prefork", tmp_path / "second", f"--queues={tmp_path.name}") as second:
         held.close()
