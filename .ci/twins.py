@@ -22,6 +22,8 @@ TWINS = {
     "clients/batches/client.py": "clients/aio/batch_client.py",
     "clients/client.py": "clients/aio/client.py",
     "clients/consumer.py": "clients/aio/consumer.py",
+    "clients/consumer_client.py": "clients/aio/consumer_client.py",
+    "clients/topics_consumer.py": "clients/aio/topics_consumer.py",
     "clients/producer.py": "clients/aio/producer.py",
     "clients/task.py": "clients/aio/task.py",
     "clients/worker.py": "clients/aio/worker.py",
@@ -43,8 +45,9 @@ BY_HAND = {
 """What an import is turned to when it is of something that has a twin written by hand."""
 
 CLASSES = (
-    *("BatchClient", "Client", "Consumer", "Driver", "Future", "Producer", "QueueClient", "RangeClient", "Sending"),
-    *("SettleFuture", "StagedFuture", "Staging", "Task", "Transaction", "Worker"),
+    *("BatchClient", "Client", "Consumer", "ConsumerClient", "Driver", "Future", "Producer", "QueueClient"),
+    *("RangeClient", "Sending", "SettleFuture", "StagedFuture", "Staging", "Task", "TopicsConsumer", "Transaction"),
+    "Worker",
 )
 """Have twins with Async before their names."""
 

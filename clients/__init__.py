@@ -40,11 +40,13 @@ from .queues.descriptions import (
     TaskInfo,
 )
 from .task import Task
+from .topics_consumer import TopicsConsumer
 from .worker import Worker
 from .working.leases import SettleFuture
 
 __all__ = [
-    "Posted", "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
+    "Posted", "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "TopicsConsumer", "Worker",
+    "connect",
     "Stage", "Staging", "Transaction",
     "Appended", "AssignmentChange", "Direct", "FetchedBatches", "OpenedProducer",
     "Columns", "Committed", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",

@@ -12,7 +12,7 @@ threads (driver.py). Times are seconds or timedelta, sizes bytes or "64MB".
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
@@ -28,11 +28,8 @@ from .batches.client import BatchClient
 from .connection.delivery import Delivery
 from .connection.driver import Driver
 from .connection.opened import Opened
-from .consumer import Consumer
-from .consuming.core import ConsumerCore
-from .consuming.options import ConsumerSettings, consumer_options
-from .consuming.telling import AssignmentNews
-from .descriptions import AssignmentChange, Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
+from .consumer_client import ConsumerClient
+from .descriptions import Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
 from .opening import open_connection
 from .producer import Producer, Staging, Transaction
 from .producing.core import ProducerCore
@@ -41,7 +38,7 @@ from .producing.pending import Future
 from .queues.client import QueueClient
 from .ranges.client import RangeClient
 from .ranges.iterating import each_batch_aside
-from .serializing import Dumping, Encodings, Functions, Loading, Serializer, T
+from .serializing import Dumping, Encodings, Functions, Serializer, T
 from .sql.query import run_query, table_names
 from .transactions.staging_core import StagingCore, begin
 from .transactions.staging_producer import StagedFuture
@@ -89,11 +86,12 @@ def connect(
 
 @checks
 @unpicklable("its `url`, and connect to that where it is needed")
-class Client(QueueClient, RangeClient, BatchClient):
+class Client(ConsumerClient, QueueClient, RangeClient, BatchClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: Driver, delivery: Delivery = "auto") -> None:
         self._open = Opened()
+        ConsumerClient.__init__(self, driver, delivery, self._open)
         QueueClient.__init__(self, driver)
         RangeClient.__init__(self, driver, delivery)
         BatchClient.__init__(self, driver)
@@ -158,71 +156,6 @@ class Client(QueueClient, RangeClient, BatchClient):
             self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=now_us, future=Future
         )
         return self._open.add(Producer(self._driver, core, dump))
-
-    @overload
-    def consumer(self, topic: str, *, value: None = None, **options: Unpack[ConsumerSettings]) -> Consumer: ...
-    @overload
-    def consumer(self, topic: str, *, value: Encodings, **options: Unpack[ConsumerSettings]) -> Consumer[Any]: ...
-    @overload
-    def consumer(self, topic: str, *, value: Functions[T], **options: Unpack[ConsumerSettings]) -> Consumer[T]: ...
-
-    def consumer(
-        self,
-        topic: str,
-        *,
-        value: Serializer | None = None,
-        group: str | None = None,
-        member: str | None = None,
-        start: Start = "earliest",
-        positions: Mapping[int, int] | None = None,
-        delivery: Delivery | None = None,
-        auto_commit: Duration | None = None,
-        session_timeout: Duration = 10.0,
-        max_processing: Duration = 300.0,
-        window_bytes: Size = "4MB",
-        window_records: int = 1 << 18,
-        verify: bool = True,
-        on_assignment: Callable[[AssignmentChange], object] | None = None,
-    ) -> Consumer[Any]:
-        """A consumer of one topic; it has joined when this returns.
-
-        Args:
-            topic: name of the topic.
-            value: how bytes become values, as of `producer`. A null stays None. A value that cannot be read raises
-                CannotDeserialize once, in the call that would have returned its record, and the next goes on behind it.
-            group: share the partitions with its other members, from the group's cursor on. None reads all alone.
-            member: name within the group; made up when None. Joining again under it replaces the older one.
-            start: "earliest", "latest" or a datetime, for partitions without a cursor.
-            positions: offsets by partition to start at instead (without a group).
-            delivery: as in `connect`, for this consumer.
-            auto_commit: commit every so many seconds what the application is done with; None leaves it to `commit`.
-            session_timeout: after so long a silence of this process the broker gives its partitions to others.
-            max_processing: after so long without a call the application counts as hung, and heartbeats end.
-            window_bytes, window_records: what may be on its way; the most that is read again after a loss.
-            verify: check every column against its checksum before it is handed out. False trusts memory and disks
-                for speed (a third, for mapped Arrow); batch headers are verified all the same.
-            on_assignment: called with the partitions that this consumer was given and that are taken, in its reading
-                calls: before a record of the former is handed out, and while the latter may still be committed.
-        """
-        self._driver.check_open()
-        options = consumer_options(
-            self._connection, group=group, member=member, start=start, positions=positions,
-            delivery=delivery or self._delivery, may_map=self._driver.may_map, auto_commit=auto_commit,
-            session_timeout=session_timeout, max_processing=max_processing, window_bytes=window_bytes,
-            window_records=window_records, verify=verify,
-        )  # fmt: skip
-        deadline = self._connection.deadline()
-        found = self._driver.run(self._connection.find_topic(topic, deadline))
-        core = ConsumerCore(self._connection, found, options)
-        core.load = None if value is None else Loading(value)
-        core.telling = None if on_assignment is None else AssignmentNews(found.name, on_assignment)
-        consumer = Consumer[Any](self._driver, core)
-        try:
-            self._driver.run_on(core.joined(deadline))
-        except BaseException:
-            consumer.close()
-            raise
-        return self._open.add(consumer)
 
     def worker(
         self,

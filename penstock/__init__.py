@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Topic,
         TopicEnds,
         TopicOptions,
+        TopicsConsumer,
         Transaction,
         TrimmedPartition,
         Worker,
@@ -85,6 +86,7 @@ _HOMES = {
     "Client": ".clients",
     "Producer": ".clients",
     "Consumer": ".clients",
+    "TopicsConsumer": ".clients",
     "Worker": ".clients",
     "Task": ".clients",
     "Transaction": ".clients",
@@ -119,6 +121,7 @@ __all__ = [
     "Client",
     "Producer",
     "Consumer",
+    "TopicsConsumer",
     "Worker",
     "Task",
     # all or nothing

@@ -22,6 +22,7 @@ from .clients.aio.consumer import AsyncConsumer
 from .clients.aio.opening import Opening
 from .clients.aio.producer import AsyncProducer, AsyncStaging, AsyncTransaction
 from .clients.aio.task import AsyncTask
+from .clients.aio.topics_consumer import AsyncTopicsConsumer
 from .clients.aio.worker import AsyncWorker
 from .clients.arguments.quantities import Duration
 from .clients.connection.delivery import Delivery
@@ -30,8 +31,8 @@ from .connecting import key_for
 from .transport.keys import KeyLike
 
 __all__ = [
-    "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncStaging", "AsyncTask", "AsyncTransaction",
-    "AsyncWorker", "connect",
+    "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncStaging", "AsyncTask", "AsyncTopicsConsumer",
+    "AsyncTransaction", "AsyncWorker", "connect",
 ]  # fmt: skip
 
 

@@ -191,7 +191,7 @@ ORDER = {
         *("queues", "producing", "consuming", "working", "ranges", "batches", "transactions", "sql", "verbs"),
         *(
             "producer",
-            "consumer",
+            *("consumer", "topics_consumer", "consumer_client"),
             "task",
             "worker",
             "client",

@@ -32,6 +32,7 @@ TWINS = [
     ("Client", "AsyncClient"),
     ("Producer", "AsyncProducer"),
     ("Consumer", "AsyncConsumer"),
+    ("TopicsConsumer", "AsyncTopicsConsumer"),
     ("Worker", "AsyncWorker"),
     ("Task", "AsyncTask"),
     ("Job", "AsyncJob"),

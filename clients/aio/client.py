@@ -6,7 +6,7 @@ Contract: as there, awaited; everything happens on the loop that connected.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -20,14 +20,11 @@ from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes
 from ..arguments.settings import ProducerSettings, TopicOptions
 from ..connection.delivery import Delivery
 from ..connection.opened import Opened
-from ..consuming.core import ConsumerCore
-from ..consuming.options import ConsumerSettings, consumer_options
-from ..consuming.telling import AssignmentNews
-from ..descriptions import AssignmentChange, Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
+from ..descriptions import Group, Topic, TrimmedPartition, group_of, topic_of, trimmed_of
 from ..opening import open_connection
 from ..producing.core import ProducerCore
 from ..producing.direct import DirectProducer
-from ..serializing import Dumping, Encodings, Functions, Loading, Serializer, T
+from ..serializing import Dumping, Encodings, Functions, Serializer, T
 from ..sql.query import run_query, table_names
 from ..transactions.staging_core import StagingCore, begin
 from ..transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
@@ -35,7 +32,7 @@ from ..unpicklable import unpicklable
 from ..verbs import Verbs
 from ..working.options import worker_options
 from .batch_client import AsyncBatchClient
-from .consumer import AsyncConsumer
+from .consumer_client import AsyncConsumerClient
 from .driver import AsyncDriver
 from .futures import AsyncFuture, AsyncStagedFuture
 from .iterating import each_batch_aside
@@ -86,11 +83,12 @@ async def connect(
 
 @checks
 @unpicklable("its `url`, and connect to that where it is needed")
-class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
+class AsyncClient(AsyncConsumerClient, AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: AsyncDriver, delivery: Delivery = "auto") -> None:
         self._open = Opened()
+        AsyncConsumerClient.__init__(self, driver, delivery, self._open)
         AsyncQueueClient.__init__(self, driver)
         AsyncRangeClient.__init__(self, driver, delivery)
         AsyncBatchClient.__init__(self, driver)
@@ -165,81 +163,6 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
             self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=now_us, future=AsyncFuture
         )
         return self._open.add(AsyncProducer(self._driver, core, dump))
-
-    @overload
-    @opens
-    async def consumer(
-        self, topic: str, *, value: None = None, **options: Unpack[ConsumerSettings]
-    ) -> AsyncConsumer: ...
-    @overload
-    @opens
-    async def consumer(
-        self, topic: str, *, value: Encodings, **options: Unpack[ConsumerSettings]
-    ) -> AsyncConsumer[Any]: ...
-    @overload
-    @opens
-    async def consumer(
-        self, topic: str, *, value: Functions[T], **options: Unpack[ConsumerSettings]
-    ) -> AsyncConsumer[T]: ...
-
-    @opens
-    async def consumer(
-        self,
-        topic: str,
-        *,
-        value: Serializer | None = None,
-        group: str | None = None,
-        member: str | None = None,
-        start: Start = "earliest",
-        positions: Mapping[int, int] | None = None,
-        delivery: Delivery | None = None,
-        auto_commit: Duration | None = None,
-        session_timeout: Duration = 10.0,
-        max_processing: Duration = 300.0,
-        window_bytes: Size = "4MB",
-        window_records: int = 1 << 18,
-        verify: bool = True,
-        on_assignment: Callable[[AssignmentChange], object] | None = None,
-    ) -> AsyncConsumer[Any]:
-        """A consumer of one topic; it has joined when this returns.
-
-        Args:
-            topic: name of the topic.
-            value: how bytes become values, as of `producer`. A null stays None. A value that cannot be read raises
-                CannotDeserialize once, in the call that would have returned its record, and the next goes on behind it.
-            group: share the partitions with its other members, from the group's cursor on. None reads all alone.
-            member: name within the group; made up when None. Joining again under it replaces the older one.
-            start: "earliest", "latest" or a datetime, for partitions without a cursor.
-            positions: offsets by partition to start at instead (without a group).
-            delivery: as in `connect`, for this consumer.
-            auto_commit: commit every so many seconds what the application is done with; None leaves it to `commit`.
-            session_timeout: after so long a silence of this process the broker gives its partitions to others.
-            max_processing: after so long without a call the application counts as hung, and heartbeats end.
-            window_bytes, window_records: what may be on its way; the most that is read again after a loss.
-            verify: check every column against its checksum before it is handed out. False trusts memory and disks
-                for speed (a third, for mapped Arrow); batch headers are verified all the same.
-            on_assignment: called with the partitions that this consumer was given and that are taken, in its reading
-                calls: before a record of the former is handed out, and while the latter may still be committed.
-        """
-        self._driver.check_open()
-        options = consumer_options(
-            self._connection, group=group, member=member, start=start, positions=positions,
-            delivery=delivery or self._delivery, may_map=self._driver.may_map, auto_commit=auto_commit,
-            session_timeout=session_timeout, max_processing=max_processing, window_bytes=window_bytes,
-            window_records=window_records, verify=verify,
-        )  # fmt: skip
-        deadline = self._connection.deadline()
-        found = await self._driver.run(self._connection.find_topic(topic, deadline))
-        core = ConsumerCore(self._connection, found, options)
-        core.load = None if value is None else Loading(value)
-        core.telling = None if on_assignment is None else AssignmentNews(found.name, on_assignment)
-        consumer = AsyncConsumer[Any](self._driver, core)
-        try:
-            await self._driver.run(core.joined(deadline))
-        except BaseException:
-            await consumer.close()
-            raise
-        return self._open.add(consumer)
 
     @opens
     async def worker(

@@ -16,6 +16,7 @@ from ..connection.delivery import Delivery, range_ways
 from ..connection.steps import FOREVER, Steps
 from ..consuming.columnar import Convert
 from ..consuming.core import ConsumerCore
+from ..consuming.reader import Reader
 from ..consuming.telling import Untold
 from ..ranges.known_topics import KnownTopics
 from ..ranges.range import RangeCore, core_of
@@ -25,7 +26,7 @@ from .driver import AsyncDriver
 T = TypeVar("T")
 
 
-async def run_told(driver: AsyncDriver, core: ConsumerCore, begin: Callable[[], Steps[T]]) -> T:
+async def run_told(driver: AsyncDriver, core: Reader, begin: Callable[[], Steps[T]]) -> T:
     """Run steps; the application is told of changes of the assignment first."""
     while True:
         try:
@@ -34,7 +35,7 @@ async def run_told(driver: AsyncDriver, core: ConsumerCore, begin: Callable[[], 
             await tell(core)
 
 
-async def tell(core: ConsumerCore) -> None:
+async def tell(core: Reader) -> None:
     """Tell the application what it was given and what was taken."""
     telling = core.telling
     if telling is not None:
@@ -53,7 +54,7 @@ async def _called(found: object) -> None:
         await found
 
 
-async def each_record(driver: AsyncDriver, core: ConsumerCore) -> AsyncIterator[Record[Any]]:
+async def each_record(driver: AsyncDriver, core: Reader) -> AsyncIterator[Record[Any]]:
     """Every record, waiting for those to come."""
     while True:
         try:
@@ -69,7 +70,7 @@ async def each_record(driver: AsyncDriver, core: ConsumerCore) -> AsyncIterator[
             yield record
 
 
-async def each_batch(driver: AsyncDriver, core: ConsumerCore, convert: Convert, patience: float) -> AsyncIterator[Any]:
+async def each_batch(driver: AsyncDriver, core: Reader, convert: Convert, patience: float) -> AsyncIterator[Any]:
     """Every batch, until none comes for `patience` seconds."""
     while True:
         try:

@@ -71,8 +71,7 @@ class ConsumerCore:
         self.telling: AssignmentNews | None = None  # the application, of partitions given and taken
         self.load: Load | None = None  # makes the records that the application gets of those with bytes
         self._held_in: ConsumerSession | None = None  # the session whose broker knows of these
-        every = options.auto_commit_s
-        self._commit_at = FOREVER if every is None else connection.clock() + every
+        self._commit_at = FOREVER if options.auto_commit_s is None else connection.clock() + options.auto_commit_s
         self._committing: Question | None = None
         connection.parts[self] = None
 
@@ -142,22 +141,21 @@ class ConsumerCore:
 
         `one_by_one`: the application works on the record it was given last, not on the whole run.
         """
-        self._enter()
-        self._one_by_one = one_by_one
-        found = self._run_there()
-        return found if found is not None else (yield from self._first_of(self._run_there, deadline))
+        self.enter(one_by_one)
+        found = self.run_there()
+        return found if found is not None else (yield from self._first_of(self.run_there, deadline))
 
     def _first_of(self, there: Callable[[], T | None], deadline: float) -> Steps[T | None]:
         """Wait until something is there, which was not just now; None when nothing comes by the deadline."""
         while True:
-            yield self._pause(deadline)
+            yield self.pause(deadline)
             if self.telling is not None:
                 self.telling.check(self.session)
             found = there()
             if found is not None or self.connection.clock() >= deadline:
                 return found
 
-    def _run_there(self) -> Handout | None:
+    def run_there(self) -> Handout | None:
         """The rest of the present run, or the next available one."""
         if self.closed or self.connection.forked or self.life.failure is not None:
             self.check_open()
@@ -170,25 +168,27 @@ class ConsumerCore:
         """At most `max_records` records: what is there, or what comes first by the deadline."""
         if type(max_records) is not int or not 0 <= max_records <= INT_MAX:
             count("max_records", max_records)
-        self._enter()
-        self._one_by_one = False
-        taken = self._records_there(max_records)
+        self.enter()
+        taken = self.records_there(max_records)
         if not taken and max_records > 0:
-            taken = yield from self._first_of(lambda: self._records_there(max_records) or None, deadline)
+            taken = yield from self._first_of(lambda: self.records_there(max_records) or None, deadline)
         return taken or []
 
-    def _records_there(self, most: int) -> list[Record[Any]]:
-        """At most `most` records of those that are there now, not of those that come meanwhile: they are handed out."""
-        if self.closed or self.connection.forked or self.life.failure is not None:
+    def records_there(self, most: int, *, holds: bool = False) -> list[Record[Any]]:
+        """At most `most` records of those that are there now, not of those that come meanwhile: they are handed out.
+
+        If the caller `holds` records, an error is raised by its next call.
+        """
+        if not holds and (self.closed or self.connection.forked or self.life.failure is not None):
             self.check_open()
         taken: list[Record[Any]] = []
         handout, look = self._handout, True
         while len(taken) < most:
             if handout is None:
-                handout, look = self._taken(self._hand_out, holds=bool(taken), look=look), False
+                handout, look = self._taken(self._hand_out, holds=holds or bool(taken), look=look), False
                 if handout is None:
                     break
-            some = self._take(handout, most - len(taken), holds=bool(taken))
+            some = self._take(handout, most - len(taken), holds=holds or bool(taken))
             if not some:
                 break
             taken += some
@@ -208,11 +208,10 @@ class ConsumerCore:
 
     def batch_there(self, convert: Convert) -> Any:
         """As `next_batch`, without waiting."""
-        self._enter()
-        self._one_by_one = False
+        self.enter()
         self.check_open()
         if self.load is not None:  # one at a time, up to one that cannot be loaded
-            run = self._run_there()
+            run = self.run_there()
             return None if run is None else self._take(run, run.left, holds=False)
         if self._handout is not None and self._handout.left:
             return self._rest_of(self._handout, convert)
@@ -252,20 +251,21 @@ class ConsumerCore:
             self._torn = True
             raise
 
-    def _pause(self, deadline: float) -> Pause:
+    def pause(self, deadline: float) -> Pause:
+        """Before a call waits: a partition that was taken is released if the application has nothing of it."""
         life = self.life
         life.touched = self.connection.clock()
         if life.session is not None and life.session.revoked:
             self._release_idle()
         return Pause(deadline, life.mapped)
 
-    def _enter(self) -> None:
-        """Note a call of the application: it is done with what it got before."""
+    def enter(self, one_by_one: bool = False) -> None:
+        """Note a call of the application: it is done with what it got before. `one_by_one`: see `next_list`."""
         if self._torn or self.back_to or self.life.half_lost:
             self._mend()
         if self._handout is not None:
             self._note()
-        self.life.touched = self.connection.clock()
+        self._one_by_one, self.life.touched = one_by_one, self.connection.clock()
         session = self.life.session
         if session is None:
             return
@@ -480,7 +480,7 @@ class ConsumerCore:
         committing: Question | None = None
         if session is not None and self.options.auto_commit_s is not None:
             if not failed:
-                self._enter()
+                self.enter(self._one_by_one)
             done = done_with(session, self._safe, self._handout if self._one_by_one else None)
             committing = self._commit_quietly(session, done) if done else None
         self.connection.ended.append(self)

@@ -16,12 +16,13 @@ from ..connection.driver import Driver
 from ..connection.steps import FOREVER, Steps
 from .columnar import Convert
 from .core import ConsumerCore
+from .reader import Reader
 from .telling import Untold
 
 T = TypeVar("T")
 
 
-def run_told(driver: Driver, core: ConsumerCore, begin: Callable[[], Steps[T]]) -> T:
+def run_told(driver: Driver, core: Reader, begin: Callable[[], Steps[T]]) -> T:
     """Run steps; the application is told of changes of the assignment first."""
     while True:
         try:
@@ -30,7 +31,7 @@ def run_told(driver: Driver, core: ConsumerCore, begin: Callable[[], Steps[T]]) 
             tell(driver, core)
 
 
-def tell(driver: Driver, core: ConsumerCore) -> None:
+def tell(driver: Driver, core: Reader) -> None:
     """Tell the application what it was given and what was taken."""
     telling = core.telling
     if telling is not None:
@@ -44,12 +45,12 @@ def run_last_told(core: ConsumerCore) -> None:
         telling.callback(telling.change(None))
 
 
-def each_record(driver: Driver, core: ConsumerCore) -> Iterator[Record[Any]]:
+def each_record(driver: Driver, core: Reader) -> Iterator[Record[Any]]:
     """Every record; waits for new ones."""
     return chain.from_iterable(_runs(driver, core))
 
 
-def _runs(driver: Driver, core: ConsumerCore) -> Iterator[Iterator[Record[Any]]]:
+def _runs(driver: Driver, core: Reader) -> Iterator[Iterator[Record[Any]]]:
     run = driver.run
     while True:
         try:
@@ -64,7 +65,7 @@ def _runs(driver: Driver, core: ConsumerCore) -> Iterator[Iterator[Record[Any]]]
         yield found.iterator
 
 
-def each_batch(driver: Driver, core: ConsumerCore, convert: Convert, patience: float) -> Iterator[Any]:
+def each_batch(driver: Driver, core: Reader, convert: Convert, patience: float) -> Iterator[Any]:
     """Every batch, until none comes for `patience` seconds. An available one costs no steps."""
     clock, there, look = core.connection.clock, partial(core.batch_there, convert), driver.look
     while True:

@@ -49,6 +49,8 @@ WRONG = {
     "int | datetime": [*NO_MOMENT, 0, 1_600_000_000, 1_600_000_000_000, True],
     "Mapping[int, int]": [*NO_MAP, {0: -1}, {"0": 1}],
     "GivenHeaders": ["x", 5, {5: 1}, [5], [("a", "text")], {"a": "text"}, {"\ud800": b""}],
+    "str | Names": [5, b"t", ["\ud800"], [5], THING, ("x", 5), "x*"],
+    "Mapping[str, Mapping[int, int]]": [*NO_MAP, {"t": 5}, {"t": {0: -1}}, {5: {0: 1}}],
     "Mapping[str, bytes]": [*NO_MAP, {"a": "text"}, {"\ud800": b""}],
     "Mapping[str, TopicEnds]": [*NO_MAP, {"t": 5}],
     "Iterable[str]": ["x", 5, [5], ["\ud800"], [["x"]]],
@@ -116,7 +118,8 @@ class Bench:
 
         prefix = "" if runner is None else "Async"
         self.objects = {
-            "Client": client, "Producer": producer, "Consumer": client.consumer("t", group="c"), "Worker": worker,
+            "Client": client, "Producer": producer, "Consumer": client.consumer("t", group="c"),
+            "TopicsConsumer": client.consumer(["t"], group="d"), "Worker": worker,
             "Task": self.task, "Staging": client.staging(), "Transaction": client.transaction(),
         }  # fmt: skip
         self.objects = {prefix + name: _bare(each) for name, each in self.objects.items()}

@@ -17,11 +17,12 @@ from penstock.clients.aio.consumer import AsyncConsumer
 from penstock.clients.aio.futures import AsyncFuture, AsyncSettleFuture
 from penstock.clients.aio.producer import AsyncProducer, AsyncStaging
 from penstock.clients.aio.task import AsyncTask
+from penstock.clients.aio.topics_consumer import AsyncTopicsConsumer
 from penstock.clients.aio.worker import AsyncWorker
 
 WRAPPED = (
-    AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, AsyncSettleFuture, AsyncStaging, AsyncTask, AsyncWorker,
-    AbstractAsyncContextManager,
+    AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, AsyncSettleFuture, AsyncStaging, AsyncTask,
+    AsyncTopicsConsumer, AsyncWorker, AbstractAsyncContextManager,
 )  # fmt: skip
 BEGUN_AT_ONCE = ("staging", "transaction")
 """Methods that do not wait, and give something that has to be wrapped."""
