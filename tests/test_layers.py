@@ -139,8 +139,8 @@ ORDER = {
     ],
     "penstock.broker.engine": [
         *("tables", "ports", "turns", "logs", "needs", "guard"),
-        *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.claiming", "queues.lines"),
-        *("queues.wakeups", "queues.requests", "queues.upkeep", "queues.service", "queues"),
+        *("queues.choosing", "queues.topic_queues", "queues.group_rates", "queues.verbs", "queues.claiming"),
+        *("queues.lines", "queues.wakeups", "queues.requests", "queues.upkeep", "queues.service", "queues"),
         *("streams", "topics", "transactions", "producing", "lending", "housekeeping", "desk"),
         *("office_port", "office", "node", ""),
     ],

@@ -55,8 +55,8 @@ class AsyncQueueClient:
         Args:
             start: where a new one begins: "earliest", "latest" or a datetime.
             settings: lease_s, lease_max_s, max_attempts, backoff_s, backoff_max_s, jitter, order="none" | "key", fair,
-                key_concurrency, key_rate_per_s, look_ahead, dead_retention_s, dead_topic, carry_after_s,
-                keep_finished_s. Times like "30s", "14d" or timedelta.
+                key_concurrency, key_rate_per_s, rate="100/s" | "10/m", rate_burst, look_ahead, dead_retention_s,
+                dead_topic, carry_after_s, keep_finished_s. Times like "30s", "14d" or timedelta.
 
         Raises: InvalidSettings, which names what is allowed.
         """

@@ -43,6 +43,8 @@ class QueueOptions(TypedDict, total=False):
     fair: bool
     key_concurrency: int | None
     key_rate_per_s: float | None
+    rate: str | None
+    rate_burst: int | None
     look_ahead: int
     dead_retention_s: Duration
     dead_topic: str

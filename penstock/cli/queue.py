@@ -102,6 +102,8 @@ def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session:
     jitter=0.5                     a random part of up to this share is taken off a delay
     order=none|key fair=no         one task of a key at a time, in order; keys take turns
     key_concurrency= key_rate_per_s= look_ahead=1000
+    rate= rate_burst=              leases in a time over all workers, e.g. 100/s, 10/m or 500/h, empty: any
+                                   number; how many may go at once
     dead_retention_s=14d dead_topic=  dead letters are discarded after this; a topic for copies of them
     carry_after_s=1d               tasks open for longer are copied forward, so that files can go
     keep_finished_s=               finished tasks and results go after this, e.g. 1d; empty: by retention

@@ -373,6 +373,17 @@ def test_schedules_are_set_listed_and_deleted(on: Cli, queue: str) -> None:
     assert on("schedule", "list", queue).text.startswith("no schedules yet")
 
 
+def test_the_rate_of_a_queue_is_set_shown_and_taken_off(on: Cli, queue: str) -> None:
+    enqueued(on, queue, *"abc")
+    on("queue", "set", queue, "rate=1/h", "rate_burst=2")
+    assert on("queue", "stats", queue, "--json").lines[0]["settings"]["rate"] == "1/h"
+    assert len(leased(on, queue, 3)) == 2
+    refused = on("queue", "set", queue, "rate=now")
+    assert (refused.code, "as in 100/s, 10/m" in refused.err) == (exits.USAGE, True)
+    on("queue", "set", queue, "rate=", "rate_burst=")
+    assert len(leased(on, queue, 3)) == 1
+
+
 def test_a_schedule_puts_tasks_into_its_queue(on: Cli, queue: str) -> None:
     on("schedule", "set", queue, "often", "every 1s", "tick")
     (line,) = on("task", "lease", queue, "--wait", "20s", "--json").lines

@@ -168,7 +168,8 @@ class Life(Claims):
         assert len(runs) <= message.max_records
         if alone and not group.keyed and not group.expired and not self.holding:
             possible = shelf.candidates(group, len(shelf.records), now_us)
-            wanted = possible[: message.max_records]
+            most = len(runs) if group.settings.rate else message.max_records
+            wanted = possible[:most]
             assert len(runs) == len(wanted), f"leased {sorted(runs)} instead of {sorted(wanted)}"
             levels = [[shelf.records[offset].priority for offset in offsets] for offsets in (runs, wanted)]
             assert sorted(levels[0]) == sorted(levels[1]), f"leased {sorted(runs)} before higher priorities"
@@ -249,9 +250,13 @@ class Life(Claims):
         found = shelf.candidates(group, end, now_us)
         if self.holding and any(record.not_before_us or record.priority for record in shelf.records):
             return []  # what is special about records is known once they are committed
-        if not group.keyed:
+        if not (group.keyed or group.settings.rate):
             return found
-        if group.settings.key_rate_per_s is not None or len(group.tasks) > group.settings.look_ahead:
+        if (
+            group.settings.rate
+            or group.settings.key_rate_per_s is not None
+            or len(group.tasks) > group.settings.look_ahead
+        ):
             return []  # what is possible depends on more than the model looks at
         busy, most = shelf.busy(group), group.settings.key_concurrency or 1 << 30
         if group.settings.order == "key":

@@ -34,6 +34,8 @@ KEYED: list[dict[str, Any]] = [
     {"order": "none", "fair": False, "key_concurrency": None, "key_rate_per_s": None, "look_ahead": 1000},
 ]
 
+RATED: list[dict[str, Any]] = [{"rate": "1/s"}, {"rate": "90/m", "rate_burst": 4}, {"rate": None, "rate_burst": None}]
+
 
 class Demand(NamedTuple):
     """A Lease that is not answered yet."""
@@ -118,6 +120,8 @@ class Requests:
         }
         if self.keyed:
             given |= dice.choice(KEYED)
+        if dice.random() < 0.3:
+            given |= dice.choice(RATED)
         message = m.SetQueue(self.rig.next_request(), self.topic, name, given)
         settings = altered(self._settings(name), given)
         for shelf in self.shelves:

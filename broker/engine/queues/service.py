@@ -13,6 +13,7 @@ from ..turns.alarms import Alarms
 from .choosing.answering import Answering
 from .choosing.key_scheduler import KeyScheduler, KeySchedulers
 from .choosing.picking import Pick, Picker
+from .group_rates import GroupRates
 from .lines import Demand, Lines
 from .requests.claims import ClaimRequests
 from .requests.dead_letters import DeadLetterRequests
@@ -62,9 +63,20 @@ class Queues:
         self._deadlines: Alarms[float] = Alarms()
         self.lines = Lines(topics, self._deadlines)
         schedulers, watching = KeySchedulers(port), Watching(registry, self.alarms, time, self.lines)
+        group_rates = GroupRates(registry, self.alarms, time.last_us)
         settling = SettleRequests(topics, port, time, randomness, self.lines, watching)
         self.leasing = LeaseRequests(
-            topics, port, config, time, Answering(port), schedulers, self.lines, watching, settling, streams
+            topics,
+            port,
+            config,
+            time,
+            Answering(port),
+            schedulers,
+            group_rates,
+            self.lines,
+            watching,
+            settling,
+            streams,
         )
         self.admin = QueueAdmin(topics, port, time, self.leasing, watching, streams, wakes, guard)
         self.picker = Picker(port)
@@ -72,7 +84,9 @@ class Queues:
         self.mover = Mover(registry, self.picker, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, self.lines, config.group_expiry_s)
         dead = DeadLetterRequests(topics, port, time, watching)
-        self.tasks = TaskRequests(topics, port, config, time, schedulers, self.lines, watching, wakes, self._deadlines)
+        self.tasks = TaskRequests(
+            topics, port, config, time, schedulers, group_rates, self.lines, watching, wakes, self._deadlines
+        )
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
             **self.tasks.handlers, **PendingRequests(topics, port, time).handlers,
@@ -103,7 +117,7 @@ class Queues:
         now_us, due_us = self._time.read(now), self.alarms.first
         if due_us is not None and due_us <= now_us:
             due_us = self.alarms.ring(now_us)
-        if self._watching.rung or self.leasing.more:
+        if self.leasing.due:
             self.leasing.go_on()
         due_s = self._deadlines.first
         if due_s is not None and due_s <= now.monotonic_s:

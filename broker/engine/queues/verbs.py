@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ..tables.queues.queue import Queue
     from ..tables.queues.settings import QueueSettings
     from .choosing.key_scheduler import KeySchedulers
+    from .group_rates import GroupRates
 
 RAN_OUT = "the lease ran out"
 """Reason of a retry after the worker's lease expired."""
@@ -145,16 +146,22 @@ def lease(
     now_us: int,
     waiter: Waiter,
     schedulers: KeySchedulers,
+    group_rates: GroupRates,
     *,
     takes: bool = False,
 ) -> Granted | None:
-    """Give up to `limit` records to a worker; None when there is none for it now. `schedulers` choose by keys.
+    """Give up to `limit` records to a worker; None when there is none for it now.
+
+    `schedulers` choose by keys, `group_rates` limit the rate.
 
     `lease_ms`: how long, 0 for as long as the group says. `takes`: without a lease, so that they are done.
     """
-    queue = proposed(partition, group)
+    queue, node_us = proposed(partition, group), now_us
     now_us = log_time(partition, now_us)
     if queue.paused_until_us > now_us:
+        return None
+    limit = min(limit, group_rates.room(partition, queue, node_us))
+    if not limit:
         return None
     source = record_source(partition, queue)
     if is_keyed(queue):
@@ -165,12 +172,13 @@ def lease(
         _move_on(partition, queue, source, choice, now_us)
         return None
     above = max(choice.frontier, partition.decided_end)
+    full_us = group_rates.spend(partition, queue, node_us, sum(count for _, count, _ in choice.runs))
     if takes:
         ranges = [(first, count) for first, count, _ in choice.runs]
-        partition.propose(fx.TasksTaken(group, ranges, *choice[1:4], worker), waiter, above=above)
+        partition.propose(fx.TasksTaken(group, ranges, *choice[1:4], worker, full_us), waiter, above=above)
         return Granted(0, 0, choice.runs, Lease.of(0, worker, 0, choice.runs))
     token, until_us = partition.next_token(), queue.settings.lease_end(now_us, lease_ms)
-    effect = fx.LeaseGranted(group, token, worker, until_us, *choice, given_us=now_us)
+    effect = fx.LeaseGranted(group, token, worker, until_us, *choice, given_us=now_us, full_us=full_us)
     partition.propose(effect, waiter, above=above)
     return Granted(token, until_us, choice.runs)
 

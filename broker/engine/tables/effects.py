@@ -117,7 +117,8 @@ class LeaseGranted(QueueEffect, tag=18, frozen=True):
     `runs` are (first offset, how many, attempt). `frontier` and `cursors` (level, offset, time of timer, offset of
     timer) are where the group is afterwards; `held` are (offset, key hash) that the frontier passed and left for later;
     `keys` are the key hashes of the leased records, in order, where the group looks at keys. `given_us` is when
-    the worker got them, or a time that counts as that; 0 in logs of before: the time of the batch.
+    the worker got them, or a time that counts as that; 0 in logs of before: the time of the batch. `full_us` is when
+    the bucket of the group's rate is full again; 0 without a rate.
     """
 
     token: int
@@ -129,6 +130,7 @@ class LeaseGranted(QueueEffect, tag=18, frozen=True):
     held: list[tuple[int, int]] = []
     keys: list[int] = []
     given_us: int = 0
+    full_us: int = 0
 
 
 class LeasesExtended(QueueEffect, tag=19, frozen=True):
@@ -292,6 +294,7 @@ class TasksTaken(QueueEffect, tag=40, frozen=True):
     cursors: list[tuple[int, int, int, int]] = []
     held: list[tuple[int, int]] = []
     worker: str = ""
+    full_us: int = 0
 
 
 class WorkerMade(QueueEffect, tag=41, frozen=True):

@@ -112,7 +112,7 @@ def _refusal(what: str, kind: type[Struct], given: dict[str, Any], error: str) -
     choices = _choices(kind, name)
     if choices and all(isinstance(choice, str) for choice in choices):
         reason = " or ".join(choices)
-    wanted = WORDS.get(reason.partition("`")[2].partition("`")[0])
+    wanted = WORDS.get(reason.partition("`")[2].partition("`")[0].removesuffix(" | null"))
     return f"{what} {name}={given.get(name)!r} is not allowed: {reason if wanted is None else f'it has to be {wanted}'}"
 
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from .....transport.queue_messages import FOREVER_US
 from ...tables.queues.keys import OWN, turn_of
 from ...tables.queues.leases import Run
+from ...tables.queues.pace import per_second
 from ...tables.queues.queue import Queue
 from ...tables.queues.settings import QueueSettings
 from .rates import Rates
@@ -79,7 +80,7 @@ class Chooser:
     """Chooses for one group on one partition."""
 
     def __init__(self) -> None:
-        self._rates = Rates()
+        self._rates = Rates[int]()
         self._turn = -1  # place on the ring of the key that was served last
 
     def choose(
@@ -113,7 +114,7 @@ class Chooser:
     def again_us(self, settings: QueueSettings, key: int, now_us: int) -> int:
         """When the rate of a key admits its next record; 0: at once."""
         rate = settings.key_rate_per_s
-        return 0 if rate is None or key == OWN else self._rates.again_us(key, rate, now_us)
+        return 0 if rate is None or key == OWN else self._rates.again_us(key, per_second(rate), now_us)
 
     def _in_turns(self, judge: _Judge, window: list[Candidate], most: int) -> list[Candidate]:
         taken: list[Candidate] = []
@@ -143,9 +144,10 @@ class Chooser:
 class _Judge:
     """Whether a candidate may go, given those that were asked about before it."""
 
-    def __init__(self, settings: QueueSettings, busy: Mapping[int, int], rates: Rates, now_us: int) -> None:
+    def __init__(self, settings: QueueSettings, busy: Mapping[int, int], rates: Rates[int], now_us: int) -> None:
         self._in_order = settings.order == "key"
-        self._rate = settings.key_rate_per_s
+        rate = settings.key_rate_per_s
+        self._pace = None if rate is None else per_second(rate)
         self._most = 1 if self._in_order else settings.key_concurrency or UNLIMITED
         self._busy = dict(busy)
         self._closed: set[int] = set()  # keys of which nothing more can go now
@@ -169,8 +171,8 @@ class _Judge:
         if self._busy.get(key, 0) >= self._most:
             self._closed.add(key)
             return False
-        if self._rate is not None:
-            again_us = self._rates.take(key, self._rate, self._now_us)
+        if self._pace is not None:
+            again_us = self._rates.take(key, self._pace, self._now_us)
             if again_us:
                 self.next_us = min(self.next_us, again_us)
                 self._closed.add(key)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ...tables.queues.leases import Range, Run
     from ..choosing.answering import Answering
     from ..choosing.key_scheduler import KeySchedulers
+    from ..group_rates import GroupRates
     from ..lines import Line, Lines
     from ..topic_queues import StreamGroups
     from ..wakeups import Watching
@@ -67,6 +68,7 @@ class LeaseRequests:
         time: LogTime,
         answering: Answering,
         schedulers: KeySchedulers,
+        group_rates: GroupRates,
         lines: Lines,
         watching: Watching,
         settling: SettleRequests,
@@ -80,6 +82,7 @@ class LeaseRequests:
         self._answering = answering
         self._numbers = count(1)
         self._schedulers = schedulers
+        self._group_rates = group_rates
         self._lines = lines
         self._watching = watching
         self._settling = settling
@@ -184,12 +187,13 @@ class LeaseRequests:
         limit = self._limit(partition, message)
         granted = verbs.lease(
             partition, message.group, message.worker, limit, message.lease_ms, now_us, demand.gather,
-            self._schedulers, takes=message.takes,
+            self._schedulers, self._group_rates, takes=message.takes,
         )  # fmt: skip
         if granted is None:
             again_us = self._schedulers.next_us(partition, message.group)
             if again_us < FOREVER_US:
                 self._watching.ring_at(partition, message.group, again_us)
+            self._group_rates.wait(partition, queue, now_us)
             return False
         demand.partition, demand.granted = partition, granted
         if granted.taken is not None:
@@ -239,13 +243,30 @@ class LeaseRequests:
                     self._lines.leave(demand)
                     granted += 1
 
+    @property
+    def due(self) -> bool:
+        """Whether there is something for `go_on`."""
+        return bool(self._watching.rung or self._group_rates.refilled or self.more)
+
     def go_on(self) -> None:
         """Lease where an alarm rang or a portion left more."""
+        for name, group in take(self._group_rates.refilled):
+            self._refilled(name, group)
         for partition, group in self._watching.take_rung():
             self.offer(partition, self._time.last_us)
             self._watching.watch(partition, group)
         for partition in take(self.more):
             self.offer(partition, self._time.last_us)
+
+    def _refilled(self, name: str, group: str) -> None:
+        """The rate of a group admits more: look at the partitions that have some, from the one whose turn it is."""
+        topic = self._topics.by_name.get(name)
+        if topic is None:
+            return
+        for partition in self._in_turn(topic, self._lines.of(topic, group), -1):
+            queue = find(partition, group)
+            if queue is not None and not verbs.is_dry(partition, queue):
+                self.more[partition] = None
 
     def _wait_no_more(self, demand: Demand) -> None:
         """Settles of a waiting request failed: answer it with the error now, not later with its records."""
@@ -374,6 +395,7 @@ class LeaseRequests:
         """Fail the requests that wait for records of a deleted topic."""
         for demand in self._lines.drop(topic):
             self._port.reply(demand.peer, failure(demand.message.request, error))
+        self._group_rates.forget(topic.name)
         for partition in topic.readable:
             self.more.pop(partition, None)
             self._answering.forget(partition)
@@ -383,6 +405,7 @@ class LeaseRequests:
     def leave(self, topic: Topic, group: str) -> None:
         """A group is about to be deleted. Raises GroupActive while a request waits for its records."""
         self._lines.close(topic, group)
+        self._group_rates.leave(topic.name, group)
         for partition in topic.readable:
             self._schedulers.leave(partition, group)
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ...turns.alarms import Alarms
     from ...turns.portions import Portions
     from ..choosing.key_scheduler import KeySchedulers
+    from ..group_rates import GroupRates
     from ..lines import Lines
     from ..wakeups import Watching
 
@@ -86,6 +87,7 @@ class TaskRequests:
         config: NodeConfig,
         time: LogTime,
         schedulers: KeySchedulers,
+        group_rates: GroupRates,
         lines: Lines,
         watching: Watching,
         wakes: Portions,
@@ -98,6 +100,7 @@ class TaskRequests:
         self._config = config
         self._time = time
         self._schedulers = schedulers
+        self._group_rates = group_rates
         self._lines = lines
         self._watching = watching
         self._numbers = count(1)
@@ -266,7 +269,10 @@ class TaskRequests:
         elif state == PENDING and batch is not None:
             facts = facts._replace(key=_key(batch, offset))
         now_us, key = self._time.last_us, key_of(queue, offset, facts)
-        facts = facts._replace(rate_us=self._schedulers.again_us(partition, queue, key, now_us))
+        facts = facts._replace(
+            rate_us=self._schedulers.again_us(partition, queue, key, now_us),
+            group_rate_us=self._group_rates.again_us(partition, queue, now_us),
+        )
         sentence = why(queue, offset, now_us, facts)
         if offset != message.offset:
             sentence = f"record {offset} stands for it: {sentence}"

@@ -1,7 +1,7 @@
 """Why: one sentence that says why a record is not being worked on, or how it ended.
 
-Idea: checks the possible reasons in order: its lease, its own delay, a pause of the group, limits on its key, and last
-its place in line.
+Idea: checks the possible reasons in order: its lease, its own delay, a pause of the group, limits on its key, the
+rate of the group, and last its place in line.
 
 Contract: reads state and changes none. Each sentence, for people, names the thing, its number and the time that ends
 it; programs read the status beside it. Times are log time, and are arguments. Pure.
@@ -33,6 +33,7 @@ class Facts(NamedTuple):
     level: int = 0  # column PRIORITY
     key: int = UNKNOWN  # keys.hash_of its key, for groups that look at keys; held and retrying records know theirs
     rate_us: int = 0  # when the rate of its key lets the next one go (KeySchedulers.again_us); 0: at once
+    group_rate_us: int = 0  # when the rate of the group lets the next one go (GroupRates.again_us); 0: at once
     asking: int = 1  # requests for a lease that wait for records of this partition
     final: str = ""  # its outcome, if it is done: "completed", "discarded"
     final_us: int = 0  # and when
@@ -70,7 +71,7 @@ def _idle(queue: Queue, offset: int, now_us: int, facts: Facts) -> str:
         or _delayed(facts, now_us)
         or _paused(queue, now_us)
         or _keyed(queue, offset, facts, now_us)
-        or _in_line(queue, offset, facts)
+        or _in_line(queue, offset, facts, now_us)
     )
 
 
@@ -173,8 +174,8 @@ def key_of(queue: Queue, offset: int, facts: Facts) -> int:
     return known or facts.key
 
 
-def _in_line(queue: Queue, offset: int, facts: Facts) -> str:
-    """Its place among the records that could go."""
+def _in_line(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
+    """Its place among the records that could go, and what the rate of the group has to do with it."""
     special = bool(facts.level or facts.not_before_us)
     if offset < queue.frontier and not special and offset not in queue.retrying and offset not in queue.held:
         return "done"
@@ -183,7 +184,12 @@ def _in_line(queue: Queue, offset: int, facts: Facts) -> str:
     else:
         before = sum(other < offset for other in (*queue.retrying, *queue.held)) + max(offset - queue.frontier, 0)
         place = f"behind {_counted(before, 'record')}" if before else "next: the coming lease takes it"
-    return place if facts.asking else f"no worker asks for records of this group; {place}"
+    if not facts.asking:
+        return f"no worker asks for records of this group; {place}"
+    if facts.group_rate_us > now_us:
+        moment = _moment(facts.group_rate_us, now_us)
+        return f"the rate of its group ({queue.settings.rate}) lets the next one go at {moment}; {place}"
+    return place
 
 
 def _counted(count: int, noun: str) -> str:

@@ -82,6 +82,7 @@ class QueueBody(Struct, array_like=True):
     apart: list[int] = []
     workers: list[KnownWorker] = []
     gone_below: int = 0
+    full_us: int = 0
 
 
 class Queue:
@@ -109,6 +110,7 @@ class Queue:
         self.progress: dict[int, bytes] = {}  # by offset, of leased records
         self.finals = 0  # how often a record ended with something to tell (finals.py)
         self.endings = Endings()  # of a group that keeps what is finished for a time
+        self.full_us = 0  # when the bucket of the group's rate is full again, as the last lease here said
 
     # -- applying -----------------------------------------------------------------------------------
 
@@ -124,12 +126,14 @@ class Queue:
         self.leases.add(lease)
         self.workers.given(effect.worker, time_us, self.leases.by_worker)
         self.last_token = effect.token
+        self.full_us = effect.full_us or self.full_us
         self.moved(effect)
 
     def taken(self, effect: fx.TasksTaken, time_us: int) -> None:
         """Records were given to a worker, and are done."""
         self._chosen(effect.ranges)
         self.held.update(effect.held)
+        self.full_us = effect.full_us or self.full_us
         self.moved(effect)
         self._over(effect.ranges, time_us)
         if effect.worker:
@@ -407,7 +411,7 @@ class Queue:
             sorted(self.retrying.items(), key=_first), sorted(self.held.items()),
             sorted(self.dead_letters.items(), key=_first), sorted(self.cancelling), sorted(self.cancelled),
             list(self.ended), sorted(self.progress.items()), self.finals, self.endings.entries[:],
-            sorted(self.apart), list(self.workers.values()), self.gone_below,
+            sorted(self.apart), list(self.workers.values()), self.gone_below, self.full_us,
         )  # fmt: skip
 
     @classmethod
@@ -427,7 +431,7 @@ class Queue:
         queue.apart = set(body.apart)
         queue.progress = dict(body.progress)
         queue.workers = WorkerTable.load(body.workers)
-        queue.finals, queue.gone_below = body.finals, body.gone_below
+        queue.finals, queue.gone_below, queue.full_us = body.finals, body.gone_below, body.full_us
         queue.endings = Endings(body.endings, first)
         return queue
 

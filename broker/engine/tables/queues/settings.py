@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from .....transport.queue_messages import FOREVER_US
 from ..settings import checked
+from .pace import COUNT_MAX, LeasePace, pace_of
 
 DAY_S = 86400.0
 
@@ -31,11 +32,18 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     fair: bool = False  # keys take turns
     key_concurrency: int | None = None  # records of one key that may be leased at once
     key_rate_per_s: float | None = None  # leases of one key in a second; a tenth of a second's worth may go at once
+    rate: str | None = None  # leases of the group in a time over all workers: "100/s", "10/m", "500/h", "1/d"
+    rate_burst: int | None = None  # leases that may go at once after a pause; None: a tenth of a second's worth
     look_ahead: int = 1000  # with keys: records examined beyond the first that cannot go
     dead_retention_s: float = 14 * DAY_S  # dead letters are discarded after this long
     dead_topic: str = ""  # gets one copy of each dead-lettered record
     carry_after_s: float = DAY_S  # records open for longer are carried forward, so that their segments can go
     keep_finished_s: float | None = None  # finished records and results go after this; None: by topic retention
+
+    @property
+    def pace(self) -> LeasePace | None:
+        """That of all leases of the group; None: any."""
+        return None if self.rate is None else pace_of(self.rate, self.rate_burst)
 
     def named(self) -> dict[str, Any]:
         """Settings by name, as on the wire."""
@@ -61,6 +69,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "jitter": (0, 1),
     "key_concurrency": (1, 1_000_000),
     "key_rate_per_s": (1e-6, 1e9),
+    "rate_burst": (1, COUNT_MAX),
     "look_ahead": (1, 100_000),
     "dead_retention_s": (1, 100 * 366 * DAY_S),
     "carry_after_s": (1, 100 * 366 * DAY_S),
@@ -70,9 +79,16 @@ RANGES: dict[str, tuple[float, float]] = {
 
 def parse(given: dict[str, Any]) -> QueueSettings:
     """Settings of a new group, defaults for the rest."""
-    return checked("queue setting", QueueSettings, RANGES, {}, given)
+    return _checked({}, given)
 
 
 def altered(current: QueueSettings, given: dict[str, Any]) -> QueueSettings:
     """`current` with `given` changed."""
-    return checked("queue setting", QueueSettings, RANGES, current.named(), given)
+    return _checked(current.named(), given)
+
+
+def _checked(base: dict[str, Any], given: dict[str, Any]) -> QueueSettings:
+    settings = checked("queue setting", QueueSettings, RANGES, base, given)
+    if settings.rate is not None:
+        pace_of(settings.rate, settings.rate_burst)
+    return settings
