@@ -8,9 +8,10 @@ FOLDERS := storage transport broker clients gateway spark adapters
 
 # Images of Python set this for what they install; here each of a thousand processes would compile all of penstock.
 export PYTHONDONTWRITEBYTECODE :=
+export SEEDS FROM STEPS WITHOUT
 
 .DEFAULT_GOAL := help
-.PHONY: help test smoke demo docs dist lock bench bench-full soak lint fmt type dev java chromium clean
+.PHONY: help test smoke demo docs dist lock bench bench-full soak sim lint fmt type dev java chromium clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -51,6 +52,9 @@ bench-full: ## also what takes long; about an hour
 
 soak: $(if $(ARGS),,java chromium) dev ## the same tests with many times the cases, and those marked `soak`
 	$(PY) -m pytest -q --soak --timeout 3600 -o faulthandler_timeout=4000 $(ARGS)
+
+sim: dev ## random lives of a simulated cluster: SEEDS=10000; FROM=, STEPS= and WITHOUT= run one again
+	PYTHONPATH=tests $(PY) -m support.sim
 
 lint: dev ## ruff, check and format
 	$(PY) -m ruff check --quiet .

@@ -61,6 +61,10 @@ class GroupStorage:
     def entries(self, low: int, high: int, max_bytes: int) -> list[Entry] | None:
         return None if low <= self.floor else self._order.entries(low, high, max_bytes)
 
+    def needs_checkpoint(self, applied: int) -> bool:
+        """Whether batches are gone that only one at `applied` adds up: a member that needs them is stuck until then."""
+        return self.checkpoint.entry < self.floor <= applied
+
     def snapshot(self, at_least: int) -> Snapshot | None:
         """The newest checkpoint: a member that needs entries from before it is offered what it adds up to."""
         found = self.checkpoint

@@ -176,7 +176,7 @@ class Replica:
         self._work(now)
         self.node.tick(now)
         self._bodies.clear()
-        if self._checkpoints.due(self):
+        if self._checkpoints.due(self) or self._storage.needs_checkpoint(self.places.entry):
             self.checkpoint()
 
     def synced(self, now: Now) -> None:

@@ -104,6 +104,19 @@ def test_batches_that_went_with_a_deleted_topic_are_not_waited_for():
     assert shard.counts.get("installs")
 
 
+def test_batches_that_went_with_a_topic_are_replaced_by_a_checkpoint_that_is_made_for_it():
+    """However long the next one would be off: nothing else may be written meanwhile."""
+    shard = Shard(5, order_segments=100, checkpoint_every=1000)
+    topic = shard.topic("t")
+    away = next(member for member in shard.members.values() if member is not shard.leader)
+    away.crash(power=True)
+    fill(shard, topic, 2, size=40_000)
+    assert isinstance(shard.ask(lambda number: m.DeleteTopic(number, topic)), m.Done)
+    shard.begin(away)
+    shard.until(lambda: caught_up(shard))
+    assert shard.counts.get("installs")
+
+
 def test_files_stay_while_a_member_fetches_them_and_go_when_it_falls_silent():
     shard, topic, away = behind(6)
     leader = shard.leader

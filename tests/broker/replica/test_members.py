@@ -8,8 +8,9 @@ from penstock.broker.raft.state import Role
 from penstock.broker.replica.errors import ReplicaDamaged
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
-from support.member_life import MemberLife
-from support.members import Shard
+from support.member_life import FAULTS, MemberLife
+from support.members import Invariants, Shard
+from support.sim import failure, shrink
 
 
 def one(value: bytes) -> bytes:
@@ -168,13 +169,30 @@ def test_a_member_whose_promises_are_gone_or_damaged_does_not_start():
         member.start()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_random_lives_keep_every_invariant_and_go_on_at_the_end(seed):
-    MemberLife(seed, steps=250).run()
+@pytest.mark.parametrize("first", range(0, 2000, 50))
+def test_random_lives_keep_every_invariant_and_go_on_at_the_end(first):
+    for seed in range(first, first + 50):
+        assert failure(seed, 250) == "", f"make sim SEEDS=1 FROM={seed}"
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("first", range(1000, 3000, 50))
-def test_many_random_lives_keep_every_invariant(first):
+@pytest.mark.parametrize("first", range(10_000, 12_000, 50))
+def test_longer_random_lives_keep_every_invariant(first):
     for seed in range(first, first + 50):
         MemberLife(seed).run()
+
+
+def test_a_life_that_fails_is_shrunk_to_the_steps_and_faults_that_it_needs():
+    asked = []
+
+    def fails(steps, without):
+        asked.append(steps)
+        return steps >= 37 and "power" not in without and "full" not in without
+
+    assert shrink(250, fails) == (37, set(FAULTS) - {"power", "full"})
+    assert len(asked) < 30
+
+
+def test_a_life_that_breaks_an_invariant_fails(monkeypatch):
+    monkeypatch.setattr(Invariants, "check", lambda self, full=False: (_ for _ in ()).throw(AssertionError("broken")))
+    assert "broken" in failure(1, 5)

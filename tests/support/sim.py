@@ -1,0 +1,82 @@
+"""Random lives of a shard, as many as one has time for: `make sim SEEDS=10000`, `make sim FROM=17 SEEDS=1 STEPS=90`.
+
+Idea: a seed decides a life, and the steps of a shorter life are the first ones of a longer. So the shortest life that
+fails has the steps up to the fault, and is found again without those faults of nodes and disks that it does not need.
+
+Contract: runs on all processors, and ends with how many lives there were. A life that fails is shrunk, and shown with
+the command that runs it again; the exit code is 1 then.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable, Collection
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from support.member_life import FAULTS, MemberLife
+
+CHUNK = 25
+
+
+def failure(seed: int, steps: int, without: Collection[str] = ()) -> str:
+    """What goes wrong in a life; "" for one that goes well."""
+    life = MemberLife(seed, steps)
+    life.faults -= set(without)
+    try:
+        life.run()
+    except Exception as error:
+        return "".join(traceback.format_exception(error))
+    return ""
+
+
+def shrink(steps: int, fails: Callable[[int, Collection[str]], Any]) -> tuple[int, set[str]]:
+    """The fewest steps that still fail, and the faults that this does not need."""
+    without: set[str] = set()
+    for fault in FAULTS:
+        if fails(steps, without | {fault}):
+            without.add(fault)
+    good = 0
+    while steps - good > 1:
+        middle = (good + steps) // 2
+        if fails(middle, without):
+            steps = middle
+        else:
+            good = middle
+    return steps, without
+
+
+def _first_failing(seeds: range, steps: int) -> int | None:
+    return next((seed for seed in seeds if failure(seed, steps)), None)
+
+
+def _show(seed: int, steps: int, without: Collection[str]) -> None:
+    steps, without = shrink(steps, lambda fewer, more: failure(seed, fewer, {*without, *more}))
+    print(failure(seed, steps, without))
+    names = ",".join(sorted(without))
+    print(f"seed {seed} fails within {steps} steps: make sim SEEDS=1 FROM={seed} STEPS={steps} WITHOUT={names}")
+
+
+def main(seeds: int, first: int, steps: int, without: Collection[str]) -> int:
+    """Run lives. Returns the exit code."""
+    if seeds == 1:
+        found = failure(first, steps, without)
+        print(found or f"seed {first}: well")
+        return bool(found)
+    chunks = [range(at, min(at + CHUNK, first + seeds)) for at in range(first, first + seeds, CHUNK)]
+    with ProcessPoolExecutor() as pool:
+        failed = [each for each in pool.map(_first_failing, chunks, [steps] * len(chunks)) if each is not None]
+    for seed in failed:
+        _show(seed, steps, without)
+    print(f"{seeds} lives from seed {first} on, {len(failed)} of their {len(chunks)} chunks failed")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    given = os.environ
+    start = int(given.get("FROM") or random.SystemRandom().randrange(1 << 32))
+    names = {each for each in given.get("WITHOUT", "").split(",") if each}
+    sys.exit(main(int(given.get("SEEDS") or 1000), start, int(given.get("STEPS") or 250), names))
