@@ -26,6 +26,7 @@ from .layout import (
     INDEX_ROW_BYTES,
     INDEX_ROW_STRUCT,
     POISON,
+    PROMISES,
     SegmentName,
     decode_index_header,
 )
@@ -178,8 +179,8 @@ def _check_segments(files: Files, directory: str, report: Report) -> None:
 
 
 def _check_reach(files: Files, directory: str, report: Report) -> None:
-    """A log that does not begin at 1 needs a snapshot that reaches its first batch."""
-    if report.first_seq <= 1:
+    """A log that does not begin at 1 needs a snapshot that reaches its first batch, unless it stands alone."""
+    if report.first_seq <= 1 or files.exists(f"{directory}/{PROMISES}"):
         return
     log_id = bytes.fromhex(report.log_id) or snapshots.ANY_LOG
     try:

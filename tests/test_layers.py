@@ -196,7 +196,7 @@ ORDER = {
             "worker",
             "client",
             "by_hand",
-            *("backing_up", "cluster", "aio"),
+            *("backing_up", "adopting", "cluster", "aio"),
             "tasks",
             "spooling",
             "testing",

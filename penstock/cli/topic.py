@@ -1,4 +1,4 @@
-"""`penstock topic`: create, list, show, alter, trim and delete topics."""
+"""`penstock topic`: create, adopt, list, show, alter, trim and delete topics."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .. import config as configuration
 from ..storage import units
 from .consent import ask, asks_first
 from .names import TOPIC
-from .options import DURATION, SIZE, Invocation, with_session
+from .options import DURATION, SIZE, Invocation, with_config, with_session
+from .output import Output
 from .positions import POSITION
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group
 def command() -> None:
-    """Create, list, show, alter, trim and delete topics."""
+    """Create, adopt, list, show, alter, trim and delete topics."""
 
 
 def _settings(function: F) -> F:
@@ -84,6 +86,29 @@ def create(name: str, partitions: int, if_missing: bool, session: Invocation, **
     count = len(topic.partitions)
     sentence = f"topic {name} created with {units.count_text(count, 'partition')}"
     session.output.say("created", sentence, topic=name, id=topic.id, partitions=count, settings=topic.settings)
+
+
+@command.command(short_help="Take over the directory of a penstock.Log as a topic.")
+@click.argument("name")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--data", metavar="DIR", help="The data directory. Default: that of the configuration.")
+@click.option("--commit", type=click.Choice(["durable", "written"]), help="Acknowledge when synced, or when written.")
+@_settings
+@with_config
+def adopt(
+    name: str, directory: Path, data: str | None, settings: tuple[tuple[str, str], ...], config_file: str | None,
+    as_json: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Take over DIRECTORY, of a penstock.Log, as topic NAME of one partition: its files move, and none is copied.
+
+    While no broker runs, and no process has the log open. What was interrupted goes on with the same command.
+    """
+    from ..clients.adopting import adopt as take_over
+
+    config = configuration.load({**dict(settings), "data": data}, path=config_file).config
+    topic = take_over(config.data, name, str(directory), **_given(options))
+    sentence = f"topic {name} took over {directory}: {units.count_text(topic.records, 'record')}"
+    Output(as_json=as_json).say("adopted", sentence, topic=name, id=topic.id, records=topic.records)
 
 
 @command.command("list")

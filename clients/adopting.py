@@ -1,0 +1,150 @@
+"""Adopts the directory of a `penstock.Log` as a topic of a data directory: its files move there, and none is copied.
+
+    1. check the log, and lock it         DIRECTORY/lock
+    2. make the topic, which is empty     DATA/topics/<id>/0
+    3. promise the terms of the log       DATA/promises
+    4. say where the log begins           DIRECTORY/snapshot-...     if it does not begin with its first record
+    5. rename the empty log               DATA/trash/...
+    6. rename DIRECTORY                   DATA/topics/<id>/0
+    7. remove what only a log alone has   lock, promises, board, first
+
+Idea: a log's id of a partition follows from its place, and one that is random belongs wherever it is found (decision
+56). So a log is a partition as soon as it stands in the place of one.
+
+Contract: the log is whole in its directory up to the sixth step, and in the partition's from then on. Whatever ends
+this before the last step, the same call goes on with it. What is refused is left as it was. Must not know brokers.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from typing import Unpack
+
+from ..broker.engine.tables.state import PartitionState
+from ..broker.errors import TopicExists
+from ..storage import layout, lock, snapshots
+from ..storage.data_directory import TRASH, partition_path
+from ..storage.embedded import Log
+from ..storage.errors import Corrupt, ForeignDirectory, InvalidArgument, InvalidTopic
+from ..storage.files import Files
+from ..storage.first import read_first
+from ..storage.promises import Promises
+from ..storage.verify import Report, verify
+from .arguments.settings import TopicOptions
+from .client import Client, connect
+from .descriptions import Topic
+
+ALONE = (layout.BOARD, layout.FIRST, layout.PROMISES, layout.LOCK)
+"""What a log has in its directory that stands alone. The last says that there may be others."""
+
+
+def adopt(
+    data: str, name: str, directory: str, *, files: Files | None = None, **settings: Unpack[TopicOptions]
+) -> Topic:
+    """Make the log in `directory` the only partition of a new topic `name` of the data directory `data`.
+
+    Args:
+        settings: of the topic, as of `create_topic`.
+
+    Raises:
+        AlreadyOpen: a process has the log or the data directory open, a broker for example.
+        InvalidTopic: there is no log. ForeignDirectory: it is a broker's already, or one of the two is not penstock's.
+        InvalidArgument: they are on different file systems. Corrupt: the log is damaged. NewerFormat.
+        TopicExists: a topic of this name has records.
+    """
+    files, data, source = files or Files(), os.path.realpath(data), os.path.realpath(directory)
+    with ExitStack() as stack:
+        found = _checked(files, data, source, stack)
+        with connect(f"file://{data}") as client:
+            topic = _begun(client, name) if found is None else _empty_topic(client, name, settings)
+        place = "" if topic is None else partition_path(data, bytes.fromhex(topic.id), 0)
+        if topic is None or (found is None and not files.exists(f"{place}/{layout.LOCK}")):
+            raise InvalidTopic(f"there is no log in {source}: give the directory of a penstock.Log")
+        if found is not None:
+            guard = lock.take(f"{data}/{layout.LOCK}", files)
+            try:
+                _promise(files, data, source, bytes.fromhex(found.log_id))
+                _note_beginning(files, source, found)
+                _move(files, data, source, place, topic.id)
+            finally:
+                guard.release()
+        for each in ALONE:
+            with suppress(FileNotFoundError):
+                files.unlink(f"{place}/{each}")
+        files.sync_dir(place)
+    with connect(f"file://{data}") as client:
+        return client.topic(name)
+
+
+def _checked(files: Files, data: str, source: str, stack: ExitStack) -> Report | None:
+    """What the log has, which is locked from here on; None where it has moved already."""
+    if not files.exists(source):
+        return None  # by an earlier call
+    if not layout.live_segments(files.listdir(source))[0]:
+        raise InvalidTopic(f"there is no log in {source}: give the directory of a penstock.Log")
+    guard = lock.lock_path(source, files)
+    if guard != f"{source}/{layout.LOCK}":
+        raise ForeignDirectory(f"{source} is of the data directory {os.path.dirname(guard)}, and a topic there already")
+    files.mkdir(data)
+    if os.path.commonpath((data, source)) in (data, source):
+        raise InvalidArgument(f"{source} and {data} are one inside of the other: move one of them away first")
+    if os.stat(source).st_dev != os.stat(data).st_dev:
+        raise InvalidArgument(
+            f"{source} and {data} are on different file systems, between which files are copied: move the log to that "
+            "of the data directory first (mv), or read it and send its records"
+        )
+    Log(source, files=files).close()  # it recovers, and what it has is durable then
+    stack.callback(lock.take(guard, files).release)
+    report = verify(files, source)
+    if not report.ok:
+        raise Corrupt(f"the log in {source} is damaged: see penstock log verify, and repair it first", path=source)
+    return report
+
+
+def _begun(client: Client, name: str) -> Topic | None:
+    """The topic to which an earlier call has moved a log."""
+    return next((topic for topic in client.topics() if topic.name == name), None)
+
+
+def _empty_topic(client: Client, name: str, settings: TopicOptions) -> Topic:
+    """The topic, made now or by an earlier call."""
+    try:
+        return client.create_topic(name, **settings)
+    except TopicExists:
+        topic = client.topic(name)
+        if len(topic.partitions) != 1 or topic.partitions[0].end:
+            raise TopicExists(f"topic {name} exists and is not empty: choose another name, or delete it") from None
+        return topic
+
+
+def _promise(files: Files, data: str, source: str, log_id: bytes) -> None:
+    """A term that the log was written in is not used again."""
+    alone, ours = Promises(f"{source}/{layout.PROMISES}", files), Promises(f"{data}/{layout.PROMISES}", files)
+    try:
+        if alone.term(log_id) > ours.term(log_id):
+            ours.promise(log_id, alone.term(log_id))
+    finally:
+        alone.close()
+        ours.close()
+
+
+def _note_beginning(files: Files, source: str, found: Report) -> None:
+    """A partition says in its log where it begins, and in a snapshot from there on. A log alone says it in a file."""
+    log_id = bytes.fromhex(found.log_id)
+    first = max(found.first_offset, read_first(files, source, log_id))
+    if first > 0 or found.first_seq > 1:
+        state = PartitionState()
+        state.seq, state.end, state.first = found.first_seq - 1, found.first_offset, first
+        snapshots.save(files, source, state.seq, state.term, state.encode(), log_id)
+
+
+def _move(files: Files, data: str, source: str, place: str, topic: str) -> None:
+    parent, trash = os.path.dirname(place), f"{data}/{TRASH}"
+    if files.exists(place):
+        files.mkdir(trash)
+        files.rename_dir(place, f"{trash}/{topic}-{files.new_id().hex()[:8]}")
+        files.sync_dir(trash)
+    files.rename_dir(source, place)
+    files.sync_dir(parent)
+    files.sync_dir(os.path.dirname(source))

@@ -1,0 +1,274 @@
+"""A log of `penstock.Log` becomes a topic: what it has is served, and whatever ends the move leaves it whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from penstock import Log
+from penstock.broker import ServeConfig
+from penstock.broker.errors import TopicExists
+from penstock.clients import InvalidArgument, connect
+from penstock.clients.adopting import ALONE, adopt
+from penstock.storage import layout, lock
+from penstock.storage.errors import AlreadyOpen, Corrupt, ForeignDirectory, InvalidTopic, NewerFormat, OutOfBounds
+from penstock.storage.files import Files
+from penstock.storage.promises import Promises
+from penstock.storage.verify import verify
+from support.processes import Serving
+from support.reading import fetched
+
+COUNT = 200
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Beside it: a data directory to be, and whatever else."""
+    return tmp_path / "log"
+
+
+def fill(place: Path, **how) -> None:
+    with Log(place, segment_bytes="4KB", flush_records=10, **how) as log:
+        for number in range(COUNT):
+            log.write(b"%d" % number, key=b"k%d" % (number % 3), headers={"n": b"%d" % number})
+
+
+def read(url: str, topic: str, count: int, **how):
+    with connect(url) as client, client.consumer(topic, group="g", **how) as consumer:
+        return fetched(consumer, count)
+
+
+def test_what_the_log_has_is_the_topic(place, tmp_path):
+    fill(place)
+    before = sorted(path.stat().st_ino for path in place.glob("*.segment"))
+    with Log(place, read_only=True) as log:
+        wanted = [(each.offset, each.value, each.key, dict(each.headers), each.timestamp) for each in log]
+    made = adopt(str(tmp_path / "data"), "flights", str(place), commit="written", retention_s="7d")
+    assert not place.exists()
+    assert (made.name, made.records, made.settings["commit"], made.settings["retention_s"]) == (
+        "flights", COUNT, "written", 7 * 86400
+    )  # fmt: skip
+    found = read(f"file://{tmp_path}/data", "flights", COUNT)
+    assert [(r.offset, r.value, r.key, dict(r.headers), r.timestamp) for r in found] == wanted
+    (partition,) = made.partitions
+    assert sorted(path.stat().st_ino for path in Path(partition.directory).glob("*.segment"))[: len(before)] == before
+    assert not {*ALONE} & {*os.listdir(partition.directory)}
+    assert verify(Files(), partition.directory).clean
+
+
+def test_a_broker_serves_it_and_appends_to_it(place, tmp_path):
+    fill(place)
+    adopt(str(tmp_path / "data"), "flights", str(place))
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(f"unix://{tmp_path}/b.sock",))
+    with Serving(config) as served, connect(served.url) as client:
+        assert client.producer("flights").send(b"more", key=b"k") == COUNT
+        assert [record.value for record in client.read("flights", 0, COUNT - 1)] == [b"%d" % (COUNT - 1), b"more"]
+        with client.worker("flights", group="q") as worker:
+            assert [task.value for task in worker.fetch(3)] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("first", [0, 1, 95, COUNT - 1, COUNT])
+def test_a_log_that_was_truncated_begins_where_it_did(place, tmp_path, first):
+    fill(place)
+    with Log(place) as log:
+        log.truncate(first)
+        assert log.first_offset == first
+    assert verify(Files(), str(place)).ok
+    url = f"file://{tmp_path}/data"
+    adopt(str(tmp_path / "data"), "flights", str(place))
+    with connect(url) as client:
+        assert client.producer("flights").send(b"more") == COUNT
+        assert fetched(client.consumer("flights", group="g"), 1)[0].offset == first
+        if first:
+            with pytest.raises(OutOfBounds):
+                client.read("flights", 0, first - 1)
+    with connect(url) as client:  # as a later start finds it
+        assert fetched(client.consumer("flights", group="h"), 1)[0].offset == first
+
+
+def test_a_log_whose_oldest_files_are_gone_is_whole_and_can_be_adopted(place, tmp_path):
+    fill(place, retention_bytes="5KB")
+    found = verify(Files(), str(place))
+    assert found.ok
+    assert found.first_seq > 1
+    adopt(str(tmp_path / "data"), "flights", str(place))
+    records = read(f"file://{tmp_path}/data", "flights", COUNT - found.first_offset)
+    assert [record.offset for record in records] == list(range(found.first_offset, COUNT))
+
+
+def test_a_term_of_the_log_is_not_used_again(place, tmp_path):
+    fill(place)
+    (log_id,) = {verify(Files(), str(place)).log_id}
+    alone = Promises(f"{place}/{layout.PROMISES}", Files())
+    alone.promise(bytes.fromhex(log_id), 41)
+    alone.close()
+    adopt(str(tmp_path / "data"), "flights", str(place))
+    with connect(f"file://{tmp_path}/data") as client:
+        client.producer("flights").send(b"more")
+    ours = Promises(f"{tmp_path}/data/{layout.PROMISES}", Files())
+    assert ours.term(bytes.fromhex(log_id)) == 42
+    ours.close()
+
+
+# -- refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def refused(place, tmp_path):
+    """Says why; the log is as it was, and there is no topic."""
+
+    def check(error: type[Exception], match: str, name: str = "flights") -> None:
+        before = {path.name: path.read_bytes() for path in place.iterdir()} if place.exists() else None
+        with pytest.raises(error, match=match):
+            adopt(str(tmp_path / "data"), name, str(place))
+        after = {path.name: path.read_bytes() for path in place.iterdir()} if place.exists() else None
+        if before is not None:
+            assert after is not None
+            assert {name: before[name] for name in before if "segment" in name} == {
+                name: after[name] for name in after if "segment" in name
+            }
+
+    return check
+
+
+def test_a_log_that_is_open_elsewhere_is_refused(place, refused):
+    with Log(place) as log:
+        log.append(b"v")
+        refused(AlreadyOpen, "is open for writing in process")
+        log.append(b"w")
+
+
+def test_a_data_directory_that_is_open_elsewhere_is_refused(place, tmp_path, refused):
+    fill(place)
+    (tmp_path / "data").mkdir()
+    guard = lock.take(f"{tmp_path}/data/lock", Files())
+    refused(AlreadyOpen, "is open for writing in process")
+    guard.release()
+
+
+def test_no_log_is_refused(place, tmp_path, refused):
+    refused(InvalidTopic, "there is no log in")
+    place.mkdir()
+    refused(InvalidTopic, "there is no log in .*: give the directory of a penstock.Log")
+    fill(place)
+    adopt(str(tmp_path / "data"), "flights", str(place))
+    refused(InvalidTopic, "there is no log in")
+
+
+def test_a_partition_of_a_data_directory_is_refused(place, tmp_path):
+    with connect(f"file://{place}") as client:
+        directory = client.create_topic("t").partitions[0].directory
+    with pytest.raises(ForeignDirectory, match="a topic there already"):
+        adopt(str(tmp_path / "data"), "flights", directory)
+
+
+def test_one_inside_of_the_other_is_refused(place):
+    fill(place)
+    with pytest.raises(InvalidArgument, match="one inside of the other"):
+        adopt(str(place / "data"), "flights", str(place))
+
+
+def test_another_file_system_is_refused(place, tmp_path, refused, monkeypatch):
+    fill(place)
+    (tmp_path / "data").mkdir()
+    stat = os.stat
+
+    def other(path, **how):
+        found = stat(path, **how)
+        return os.stat_result((*found[:2], 12345, *found[3:10])) if str(path) == str(place) else found
+
+    monkeypatch.setattr("penstock.clients.adopting.os.stat", other)
+    refused(InvalidArgument, "are on different file systems")
+
+
+def test_a_damaged_log_is_refused(place, refused):
+    fill(place)
+    segment = min(place.glob("*.segment"))
+    whole = segment.read_bytes()
+    middle = whole.index(b"k1") + 1
+    segment.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+    refused(Corrupt, "is damaged: see penstock log verify, and repair it first")
+
+
+def test_a_newer_format_is_refused(place, refused, monkeypatch):
+    fill(place)
+
+    def newer(*_, **__):
+        raise NewerFormat("the segment has version 9")
+
+    monkeypatch.setattr("penstock.storage.embedded.LogWriter.create_or_open", newer)
+    refused(NewerFormat, "version 9")
+
+
+def test_a_topic_with_records_is_refused(place, tmp_path, refused):
+    fill(place)
+    with connect(f"file://{tmp_path}/data") as client:
+        client.create_topic("flights")
+        client.producer("flights").send(b"v")
+        client.create_topic("two", partitions=2)
+    refused(TopicExists, "topic flights exists and is not empty")
+    refused(TopicExists, "topic two exists and is not empty", "two")
+    assert [record.value for record in read(f"file://{tmp_path}/data", "flights", 1)] == [b"v"]
+
+
+# -- interrupted -----------------------------------------------------------------------------------------
+
+
+class Dying(Files):
+    """A process that ends before the nth change that it makes to a directory."""
+
+    left = 0
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+
+class Killed(BaseException):
+    """Nothing catches it."""
+
+
+def _dying(name: str):
+    def act(self, *args, **how):
+        self._step()
+        return getattr(Files, name)(self, *args, **how)
+
+    return act
+
+
+for _name in ("mkdir", "create", "rewrite", "rename", "rename_dir", "sync", "sync_dir", "unlink"):
+    setattr(Dying, _name, _dying(_name))
+
+
+@pytest.mark.parametrize("first", [0, 95])
+def test_whatever_ends_the_move_leaves_the_log_whole_in_one_place(tmp_path, first):
+    ended = steps = again = 0
+    while not ended:
+        place, data = tmp_path / f"log{steps}", tmp_path / f"data{steps}"
+        fill(place)
+        with Log(place) as log:
+            log.truncate(first)
+        files = Dying()
+        files.left = steps
+        try:
+            adopt(str(data), "flights", str(place), files=files)
+            ended = steps
+        except Killed:
+            pass
+        if place.exists():
+            with Log(place, read_only=True) as log:
+                assert [record.value for record in log] == [b"%d" % number for number in range(first, COUNT)]
+        else:
+            records = read(f"file://{data}", "flights", COUNT - first)
+            assert [record.offset for record in records] == list(range(first, COUNT))
+        if place.exists() or any((data / "topics").rglob(layout.LOCK)):  # it was not done yet
+            made = adopt(str(data), "flights", str(place))
+            assert not {*ALONE} & {*os.listdir(made.partitions[0].directory)}
+            again += 1
+        records = read(f"file://{data}", "flights", COUNT - first, member="m")
+        assert [record.offset for record in records] == list(range(first, COUNT))
+        assert not place.exists()
+        steps += 1
+    assert again > 8
