@@ -27,6 +27,8 @@ STRICT, AHEAD = TASK_QUEUES
 TASKS = {STRICT.name: 150_000, AHEAD.name: 300_000}
 """Of a sample; and what a second of them is to bring."""
 ONE_BY_ONE = 1000
+SENT = 100_000
+RECORDS = "producer.send_many"
 BEHIND, BEHIND_FULL = 200_000, 10_000_000
 DELAYED, DELAYED_FULL = 500_000, 10_000_000
 BACKLOGS, BACKLOGS_FULL = (1_000, 100_000), (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -43,6 +45,7 @@ FLAT = 1.5
 
 def rows(lab: Lab) -> Iterator[Row | Curve]:
     yield from _lives(lab)
+    yield from _sends(lab)
     yield from _memory(lab)
     yield from _backlog(lab)
 
@@ -79,6 +82,37 @@ def _lives(lab: Lab) -> Iterator[Row]:
             note="closed loop: put in, take, finish, each acknowledged before the next step; one client",
             stated="tasks, one at a time",
         )
+
+
+def _sends(lab: Lab) -> Iterator[Row]:
+    """Tasks of a function beside records of a producer that are as long as the tasks' are."""
+    count = lab.count(SENT, least=1000)
+    calls = [(f"UA {number}", number) for number in range(count)]
+    values = [bytes(RECORD_BYTES)] * count
+    with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
+        client.create_topic("records")
+        app = penstock.Tasks(broker.url)
+
+        @app.task(queue="notices")
+        def notify(flight: str, late: int) -> None:
+            raise AssertionError(f"no worker runs, for {flight} {late}")
+
+        with client.producer("records") as producer, app:
+            yield Row(
+                "tasks: send_many of a function",
+                "tasks/s",
+                lambda: count / _took_s(partial(notify.send_many, calls)),
+                limits={RECORDS: lambda: count / _took_s(partial(producer.send_many, values))},
+                ratio_goals={RECORDS: 0.8},
+                durability="durable",
+                note=f"{count:,} calls with two arguments, beside records of {RECORD_BYTES} B",
+            )
+
+
+def _took_s(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
 
 
 def _share(lab: Lab, queue: Queue) -> int:
