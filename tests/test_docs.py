@@ -203,7 +203,7 @@ def wrong(words: list[str]) -> str | None:
             if word.partition("=")[0] not in options | {"--help", "--version"}:
                 return f"penstock {' '.join(words)}: no option {word}"
         elif isinstance(command, click.Group):
-            names = word.split("|")  # `topic create|list` stands for both
+            names = ["run"] if ":" in word else word.split("|")  # `topic create|list` stands for both, shop:app for run
             found = [command.get_command(context, name) for name in names]
             if None in found:
                 return f"penstock {' '.join(words)}: no command {word}"

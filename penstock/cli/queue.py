@@ -9,14 +9,13 @@ import click
 
 from ..storage import units
 from .consent import ask, asks_first
-from .names import WORKER, queue_group_option, topic_argument
+from .names import queue_group_option, topic_argument
 from .options import ASSIGNMENT, SOME_TIME, Invocation, with_session
 from .output import unavailable_text
 from .positions import MOMENT, POSITION, utc_text
 
 if TYPE_CHECKING:
-    from ..clients import Client, Queue, QueueWorker
-    from ..clients.queues.outcomes import Outcome
+    from ..clients import Client, Queue
 
 
 COUNTS = (">ready", ">in flight", ">delayed", ">retrying", ">dead-lettered")
@@ -27,7 +26,7 @@ FAR_YEAR = 9000
 
 @click.group
 def command() -> None:
-    """List, set, pause, resume, reset and delete queue groups; list and forget their workers."""
+    """List, set, pause, resume, reset and delete queue groups."""
 
 
 @command.command("list")
@@ -167,53 +166,6 @@ def reset(topic: str, position: Any, partitions: tuple[int, ...], asks: bool, gr
     session.output.say("reset", sentence, topic=topic, group=group, ready=ready)
 
 
-@command.command(short_help="List the workers of a queue.")
-@topic_argument
-@queue_group_option
-@with_session
-def workers(topic: str, group: str, session: Invocation) -> None:
-    """List the workers of the queue of TOPIC, the latest first: how many tasks each holds, and when it was active."""
-    import msgspec
-
-    with session.connect() as client:
-        found = sorted(client.workers(topic, group), key=_seen, reverse=True)
-    if session.output.as_json:
-        for worker in found:
-            session.output.json(msgspec.to_builtins(worker))
-        return
-    session.output.table(
-        ["worker", ">tasks", "first seen", "last active"],
-        [(each.name, each.pending, *map(_moment_text, (each.first_seen, each.last_active))) for each in found],
-        empty="no worker has asked for tasks yet",
-    )
-
-
-@command.command("forget-worker", short_help="Forget a worker, and settle its tasks.")
-@topic_argument
-@click.argument("worker", type=WORKER)
-@click.option(
-    "--tasks",
-    "verb",
-    type=click.Choice(["release", "nack", "reject", "ack"]),
-    default="release",
-    show_default=True,
-    help="What becomes of the tasks that it holds.",
-)
-@queue_group_option
-@with_session
-@asks_first
-def forget_worker(topic: str, worker: str, verb: Outcome, asks: bool, group: str, session: Invocation) -> None:
-    """Forget WORKER of the queue of TOPIC, which is gone for good. Other workers get the tasks that it holds."""
-    with session.connect() as client:
-        if asks:
-            ask(f"forget worker {worker} of queue {group} of topic {topic}?")
-        known = any(each.name == worker for each in client.workers(topic, group))
-        count = client.forget_worker(topic, group, worker, verb)
-    told = "is forgotten" if known else "was not known"
-    sentence = f"worker {worker} {told}; {verb}: {units.count_text(count, 'task')}"
-    session.output.say("forgotten", sentence, topic=topic, group=group, worker=worker, tasks=verb, count=count)
-
-
 @command.command(short_help="Delete a queue: leases, attempts, dead letters.")
 @topic_argument
 @queue_group_option
@@ -266,16 +218,6 @@ def _number(text: str) -> Any:
 
 def _counts(held: Any) -> tuple[int, ...]:
     return held.ready, held.in_flight, held.delayed, held.retrying, held.dead_lettered
-
-
-def _seen(worker: QueueWorker) -> datetime:
-    """When a worker was last seen, as far as that is known."""
-    never = datetime.min.replace(tzinfo=UTC)
-    return max(worker.first_seen or never, worker.last_active or never)
-
-
-def _moment_text(moment: datetime | None) -> str | None:
-    return None if moment is None else utc_text(moment)
 
 
 def _age(since: datetime | None) -> str | None:

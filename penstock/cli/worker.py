@@ -1,5 +1,6 @@
-"""`penstock worker`: run the task functions of an application.
+"""`penstock worker`: run the task functions of an application; list and forget workers (known_workers.py).
 
+Idea: `run` is meant where no command is named, as in `penstock worker shop:app`.
 Contract for programs: under --json one line {"event": "ready", "queues": [...], "concurrency": n, "pid": n} on standard
 output once it leases, and {"event": "drained", "outcomes": {...}} at the end; 0 after a drain on SIGTERM or ^C; a
 signal a second later ends it without waiting for what runs. The log goes to standard error.
@@ -20,6 +21,7 @@ import click
 
 from ..broker.stop import Stop
 from ..storage.errors import Error
+from .known_workers import forget, list_
 from .options import DURATION, with_output
 from .output import Output
 from .standard_streams import unread_is_fine
@@ -40,7 +42,28 @@ class BrokenApp(Error):
     code = "broken_app"
 
 
-@click.command
+class _Runs(click.Group):
+    """A group whose first command is meant where none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [RUN, *args]
+        return super().parse_args(ctx, args)
+
+
+RUN = "run"
+
+
+@click.group(cls=_Runs, subcommand_metavar="MODULE:APP | COMMAND [ARGS]...")
+def command() -> None:
+    """Run the task functions of an application; list workers and the tasks that they hold; forget workers."""
+
+
+command.add_command(list_)
+command.add_command(forget)
+
+
+@command.command(RUN, short_help="Run the task functions of an application; the word run may be left out.")
 @click.argument("place", metavar="MODULE:APP")
 @click.option("--concurrency", type=click.IntRange(1), default=CORES, help="Calls at once.  [default: one per core]")
 @click.option("--queue", "queues", multiple=True, help="Only this queue of the app; repeatable.")
@@ -54,9 +77,7 @@ class BrokenApp(Error):
 )
 @click.option("--url", metavar="URL", help="Another broker than the app's.")
 @with_output
-def command(
-    place: str, concurrency: int, queues: tuple[str, ...], drain_s: float, url: str | None, output: Output
-) -> None:
+def run(place: str, concurrency: int, queues: tuple[str, ...], drain_s: float, url: str | None, output: Output) -> None:
     """Run the task functions of APP, a penstock.Tasks in MODULE, until SIGTERM or ^C.
 
     Then nothing more is leased, what runs may finish for --drain, and the rest is released; a signal that comes a

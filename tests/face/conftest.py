@@ -131,3 +131,11 @@ def on(cli: Cli, broker: Served, monkeypatch: pytest.MonkeyPatch) -> Cli:
 def topic(request: pytest.FixtureRequest) -> str:
     """A unique name."""
     return request.node.name[:150].replace("[", "-").replace("]", "").replace("/", "-").replace(" ", "-")
+
+
+@pytest.fixture
+def queue(on: Cli, topic: str) -> str:
+    """A topic with a queue that tries twice, at once."""
+    on("topic", "create", topic)
+    on("queue", "set", topic, "max_attempts=2", "backoff_s=0", "lease_s=1m")
+    return topic

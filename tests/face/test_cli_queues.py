@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from penstock.cli import exits
@@ -17,14 +16,6 @@ def test_how_long_finished_tasks_are_kept_is_a_setting_of_the_queue(on: Cli, top
     assert "keep_finished_s    1 d" in on("queue", "stats", topic).text
     on("queue", "set", topic, "keep_finished_s=")
     assert "keep_finished_s    -" in on("queue", "stats", topic).text
-
-
-@pytest.fixture
-def queue(on: Cli, topic: str) -> str:
-    """A topic with a queue that tries twice, at once."""
-    on("topic", "create", topic)
-    on("queue", "set", topic, "max_attempts=2", "backoff_s=0", "lease_s=1m")
-    return topic
 
 
 def enqueued(on: Cli, topic: str, *values: str, **options: str) -> list[str]:
@@ -183,31 +174,6 @@ def test_leased_tasks_are_listed_with_their_workers(on: Cli, queue: str) -> None
     assert on("task", "pending", queue, "--worker", "ann").text == "no task is leased\n"
     assert on("task", "pending", queue, "--idle", "1d").text == "no task is leased\n"
     assert [each["id"] for each in on("task", "pending", queue, "--count", "1", "--json").lines] == [first]
-
-
-def test_workers_are_listed_and_forgotten(on: Cli, queue: str) -> None:
-    assert on("queue", "workers", queue).text == "no worker has asked for tasks yet\n"
-    first, second = enqueued(on, queue, "a", "b")
-    on("task", "claim", first, second, "--worker", "ann", "--force")
-    assert re.search(r"^ann +2 +20\d\d-.+ +20\d\d-", on("queue", "workers", queue).text, re.MULTILINE)
-    (line,) = on("queue", "workers", queue, "--json").lines
-    assert (line["name"], line["pending"]) == ("ann", 2)
-    assert line["first_seen"] == line["last_active"] > "20"
-    assert on("queue", "forget-worker", queue, "ann").code == exits.USAGE
-    found = on("queue", "forget-worker", queue, "ann", "--yes")
-    assert found.text == "worker ann is forgotten; release: 2 tasks\n"
-    assert on("queue", "workers", queue, "--json").lines == []
-    again = on("queue", "forget-worker", queue, "ann", "--yes")
-    assert again.text == "worker ann was not known; release: 0 tasks\n", "a misspelled name is to be seen"
-    for worker, id_ in (("bob", second), ("ann", first)):
-        on("task", "claim", id_, "--worker", worker, "--force")
-    assert [each["name"] for each in on("queue", "workers", queue, "--json").lines] == ["ann", "bob"]
-    on("task", "claim", second, "--worker", "cid")
-    assert [each["name"] for each in on("queue", "workers", queue, "--json").lines] == ["cid", "ann", "bob"]
-    (line,) = on("queue", "forget-worker", queue, "ann", "--tasks", "reject", "--yes", "--json").lines
-    assert (line["worker"], line["tasks"], line["count"]) == ("ann", "reject", 1)
-    assert [state(on, id_) for id_ in (first, second)] == ["dead-lettered", "leased"]
-    assert on("queue", "workers", queue, "--group", "none").code == exits.NOT_FOUND
 
 
 def test_leased_tasks_are_claimed_by_id(on: Cli, queue: str) -> None:

@@ -133,7 +133,7 @@ def test_names_that_the_broker_has_are_completed(on: Cli, topic: str) -> None:
     assert offered(f"topic show {short}") == [(f"{short}-a", -len(short)), (f"{short}-b", -len(short))]
     assert offered(f"consume {short}-b") == [(f"{short}-b ", -len(short) - 2)]
     assert offered(f"queue stats {short}-a --group ") == [("first ", 0)]
-    assert offered(f"queue forget-worker {short}-a ") == [("ann ", 0)]
+    assert offered(f"worker forget {short}-a ") == [("ann ", 0)]
     assert offered(f"task pending {short}-a --worker a") == [("ann ", -1)]
     assert offered(f"schedule delete {short}-a ") == [("nightly ", 0)]
     assert offered(f"group show {short}-a ") == [("readers ", 0)]
