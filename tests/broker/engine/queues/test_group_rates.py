@@ -217,6 +217,20 @@ def test_a_restart_goes_on_with_the_bucket_as_it_was(clean: bool):
     assert [count(rig.lease(topic)) for _ in range(2)] == [1, 0]
 
 
+def test_the_next_leader_goes_on_with_the_bucket_as_it_was():
+    rig = Rig()
+    topic = rig.topic(partitions=2)
+    queue(rig, topic, rate="6/h", rate_burst=2)
+    for partition in (0, 1):
+        rig.produce(topic, [b"x"] * 9, partition)
+    assert [count(rig.lease(topic)) for _ in range(3)] == [1, 1, 0]
+    rig.resign()
+    rig.turn()
+    assert count(rig.lease(topic)) == 0
+    rig.pass_time(601, step=10)
+    assert [count(rig.lease(topic)) for _ in range(2)] == [1, 0]
+
+
 def test_records_that_are_taken_without_a_lease_count_and_are_logged():
     rig = Rig()
     topic = rig.topic()
