@@ -53,6 +53,7 @@ CLASSES = (
 
 WORDS = {
     rf"\b({'|'.join(CLASSES)})\b": r"Async\1",
+    r"\bclass AsyncStaging:": "class AsyncStaging(Begun):",
     r"\b(Exit|Enter)Stack\b": r"Async\1Stack",
     r"\bIterator\b": "AsyncIterator",
     r"\bcontextmanager\b": "asynccontextmanager",
@@ -181,7 +182,7 @@ class Places:
 
 def formatted(text: str, name: str) -> str:
     """As ruff would have it, which also drops what is imported in vain."""
-    text = text.replace("\nfrom .", "\nfrom .opening import opens, reads\nfrom .", 1)
+    text = text.replace("\nfrom .", "\nfrom .opening import Begun, opens, reads\nfrom .", 1)
     for command in (["check", "--select=I,F401", "--fix", "--quiet"], ["format", "--quiet"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
         text = subprocess.run(ruff, input=text, cwd=ROOT, text=True, check=True, stdout=subprocess.PIPE).stdout

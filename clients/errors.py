@@ -6,13 +6,17 @@ Contract: as in `storage/errors.py`: a message names the thing, the value, the l
 from __future__ import annotations
 
 from ..storage.errors import Error, InvalidArgument, StorageFull
-from ..storage.record import Record
+from ..storage.record import NO_HEADERS, Record
 
 __all__ = [
     "CannotDecrypt", "CannotDeserialize", "CannotSerialize", "ClientError", "InvalidArgument", "InvalidQuery",
     "MappedUnavailable", "NoGroup", "NotAssigned", "SpoolFull", "StillFull", "TaskCancelled", "TaskFailed",
     "TimedOut", "Unpicklable", "WindowFull",
 ]  # fmt: skip
+
+
+NO_RECORD = Record(b"", None, NO_HEADERS, -1, 0)
+"""For errors that are made anew: copies of others."""
 
 
 class ClientError(Error):
@@ -55,15 +59,15 @@ class CannotSerialize(ClientError):
 class CannotDeserialize(ClientError):
     """A consumer's serializer cannot read a value. It is raised once: the next call goes on behind the record.
 
-    `record` is the record with its bytes, None where another process raised the error.
+    `record` is the record with its bytes.
     """
 
     code = "cannot_deserialize"
 
-    def __init__(self, message: str, record: Record | None = None) -> None:
+    def __init__(self, message: str, record: Record = NO_RECORD) -> None:
         super().__init__(message)
         self.record = record
-        self.offset = -1 if record is None else record.offset + 1
+        self.offset = record.offset + 1
 
 
 class WindowFull(ClientError):

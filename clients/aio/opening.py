@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,6 +58,14 @@ class OpeningIterator(_Verb[AsyncIterator[T]]):
     async def __aiter__(self) -> AsyncIterator[T]:
         async for found in await self:
             yield found
+
+
+class Begun:
+    """What is opened without a request is there at once. It may be awaited as well, as what an `Opening` opens."""
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self
+        yield  # it is a generator, which ends at once
 
 
 def opens(function: Callable[P, Coroutine[Any, Any, C]]) -> Callable[P, Opening[C]]:

@@ -25,7 +25,7 @@ from ..transactions.staging_core import StagingCore, TransactionCore, begin
 from ..unpicklable import unpicklable
 from .driver import AsyncDriver
 from .futures import AsyncStagedFuture
-from .opening import opens
+from .opening import Begun, opens
 from .sending import AsyncSending, in_breaths
 
 
@@ -254,7 +254,7 @@ class AsyncProducer(AsyncSending[Sent]):
 
 @checks
 @unpicklable("its `stages()`, which are values, and commit them with `AsyncClient.commit_stages`")
-class AsyncStaging:
+class AsyncStaging(Begun):
     """Records that no reader sees until their stages are committed, here or in another process.
 
     Leaving its `async with` block flushes; an exception drops what was staged.

@@ -78,6 +78,22 @@ def test_a_producer_of_a_transaction_is_entered_at_once():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("verb", ["transaction", "staging"])
+def test_what_is_begun_without_a_request_is_entered_at_once_or_awaited_first(verb):
+    async def main():
+        async with connected() as client:
+            async with getattr(client, verb)() as found:
+                assert not found.closed
+            assert found.closed
+            found = await getattr(client, verb)()
+            assert type(found) is type(getattr(client, verb)())
+            async with found as same:
+                assert same is found
+            assert found.closed
+
+    asyncio.run(main())
+
+
 def test_a_range_is_iterated_at_once_or_awaited_first():
     async def main():
         async with connected() as client:
@@ -161,6 +177,6 @@ def test_an_opening_that_is_closed_says_no_more_and_one_that_is_forgotten_says_w
             assert [str(each.message) for each in recwarn] == []
             client.consumer("t")
             gc.collect()
-            assert [str(each.message) for each in recwarn] == ["coroutine 'AsyncClient.consumer' was never awaited"]
+            assert [str(each.message) for each in recwarn] == ["coroutine 'AsyncConsumerClient.consumer' was never awaited"]
 
     asyncio.run(main())

@@ -1,18 +1,11 @@
 """What a type checker makes of task functions: wrong calls are errors, results have the function's type.
 
-Pyright reads `SAMPLE` beside the tree as the wheel lays it out. Lines that end in `# wrong` must be errors, and no
-others; `# is X` is what `reveal_type` says there.
+Pyright reads `SAMPLE` beside the tree as the wheel lays it out (support/typed.py).
 """
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
-import sys
-from pathlib import Path
-
-from support.sources import FOLDERS, ROOT
+from support.typed import check_sample
 
 SAMPLE = """
 from datetime import datetime
@@ -72,28 +65,5 @@ number: int = mail.send("a").result()  # wrong
 """
 
 
-def layout(place: Path) -> None:
-    """The tree under one import name."""
-    (place / "penstock").mkdir()
-    for entry in [*(ROOT / "penstock").iterdir(), *(ROOT / folder for folder in FOLDERS if folder != "penstock")]:
-        (place / "penstock" / entry.name).symlink_to(entry)
-
-
 def test_calls_are_checked_and_results_have_their_type(tmp_path):
-    layout(tmp_path)
-    (tmp_path / "sample.py").write_text(SAMPLE)
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"include": ["sample.py"], "typeCheckingMode": "standard"}))
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path)]
-    said = json.loads(subprocess.run(command, capture_output=True, timeout=100).stdout)
-    found: dict[int, list[str]] = {}
-    revealed: dict[int, str] = {}
-    for each in said["generalDiagnostics"]:
-        line = each["range"]["start"]["line"]
-        if each["severity"] == "information":
-            revealed[line] = re.findall(r'is "(.*)"', each["message"])[0]
-        else:
-            found.setdefault(line, []).append(each["message"])
-    lines = SAMPLE.splitlines()
-    assert {number: message for number, message in found.items() if not lines[number].endswith("# wrong")} == {}
-    assert [line for number, line in enumerate(lines) if line.endswith("# wrong") and number not in found] == []
-    assert revealed == {n: line.partition("# is ")[2] for n, line in enumerate(lines) if "# is " in line}
+    check_sample(tmp_path, SAMPLE)
