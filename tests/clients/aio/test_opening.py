@@ -177,6 +177,7 @@ def test_an_opening_that_is_closed_says_no_more_and_one_that_is_forgotten_says_w
             assert [str(each.message) for each in recwarn] == []
             client.consumer("t")
             gc.collect()
-            assert [str(each.message) for each in recwarn] == ["coroutine 'AsyncConsumerClient.consumer' was never awaited"]
+            (told,) = [str(each.message) for each in recwarn]
+            assert told == "coroutine 'AsyncConsumerClient.consumer' was never awaited"
 
     asyncio.run(main())
