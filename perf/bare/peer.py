@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 import posix_ipc
 import zmq
@@ -172,7 +173,7 @@ def eventfd(there: str, back: str, rounds: str) -> None:
     until_closed()
 
 
-# -- a consumer -----------------------------------------------------------------------------------
+# -- a consumer, a follower -----------------------------------------------------------------------------------
 
 
 def reader(url: str, topic: str, delivery: str, rounds: str) -> None:
@@ -185,6 +186,18 @@ def reader(url: str, topic: str, delivery: str, rounds: str) -> None:
         ages: list[int] = []
         while len(ages) < int(rounds):
             ages += [age_of(record.value) for record in consumer.fetch(max_records=100, wait=5.0)]
+        tell_ages(ages)
+        until_closed()
+
+
+def follower(path: str, rounds: str) -> None:
+    """Follows a log of time stamps; print how old they were."""
+    import penstock
+
+    with penstock.Log(path, read_only=True) as log:
+        log.seek("latest")
+        ready()
+        ages = [age_of(record.value) for record in islice(log.follow(wait=5.0), int(rounds))]
         tell_ages(ages)
         until_closed()
 
@@ -211,7 +224,7 @@ ROLES = {
     for role in (
         router, push, one_way,
         unix_acknowledge, unix_deliver, unix_one_way, unix_echo, unix_drain,
-        semaphore, futex, eventfd, reader,
+        semaphore, futex, eventfd, reader, follower,
     )
 }  # fmt: skip
 

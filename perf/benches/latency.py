@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +80,8 @@ def _closed_loops(lab: Lab) -> Iterator[Row]:
         with client.producer("direct", direct=True) as producer:
             yield _direct(lab, producer, rounds)
         yield from _idle_reader(broker, client, rounds)
+        with client.producer("written") as producer:
+            yield _idle_follower(lab, lambda: _one_way_us(broker, producer, "mapped", rounds), rounds)
 
 
 def _closed_loop_over_ipc(lab: Lab) -> Iterator[Row]:
@@ -161,6 +163,29 @@ def _one_way_us(broker: Served, producer: penstock.Producer, delivery: str, roun
             wait_until(time.perf_counter() + PACE_S)
             producer.send(time.perf_counter_ns().to_bytes(8, "little") + bytes(92))
         return float(np.median(reader.ages_ns())) / 1e3
+
+
+def _idle_follower(lab: Lab, mapped: Callable[[], float], rounds: int) -> Row:
+    """A follower of a `penstock.Log` beside a mapped reader, both over the same way: written, nothing but waking up."""
+
+    def followed() -> float:
+        with lab.place() as place, penstock.Log(place / "log", commit="written") as log:
+            log.append(b"first")
+            with peer("follower", str(place / "log"), str(rounds)) as follower:
+                for _ in range(rounds):
+                    wait_until(time.perf_counter() + PACE_S)
+                    log.append(time.perf_counter_ns().to_bytes(8, "little") + bytes(92))
+                return float(np.median(follower.ages_ns())) / 1e3
+
+    return Row(
+        "latency: append to an idle follower of a Log, one way",
+        "us",
+        followed,
+        more_is_better=False,
+        limits={"mapped reader": mapped},
+        ratio_goals={"mapped reader": 2.0},
+        durability="written",
+    )
 
 
 # -- open loops -----------------------------------------------------------------------------------
