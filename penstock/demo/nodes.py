@@ -66,8 +66,9 @@ class Nodes:
         self._sockets = tempfile.TemporaryDirectory(prefix="penstock-")
         self._moved = threading.Condition()
         self._acting = threading.Lock()
-        self._nodes = [Node(number, data, Path(self._sockets.name)) for number in NUMBERS]
-        self._threads = [threading.Thread(target=node.hear, args=(self._moved,), daemon=True) for node in self._nodes]
+        self.nodes = [Node(number, data, Path(self._sockets.name)) for number in NUMBERS]
+        """All of them, in the order of their numbers."""
+        self._threads = [threading.Thread(target=node.hear, args=(self._moved,), daemon=True) for node in self.nodes]
         self.failovers: list[float] = []
         """Seconds from each end of a leader until another one led."""
         self.unix = "unix://" + ",".join(f"{self._sockets.name}/{number}.sock" for number in NUMBERS)
@@ -77,7 +78,7 @@ class Nodes:
         """Wait until all serve and one leads. Raises DemoError with the message of the node that ended."""
         for thread in self._threads:
             thread.start()
-        self._until(lambda: all(node.pid > 0 for node in self._nodes) and self._leader(0) is not None)
+        self.until(lambda: all(node.pid > 0 for node in self.nodes) and self._leader_above(0) is not None)
 
     def kill(self) -> int:
         """SIGKILL the leader, whose supervisor starts another broker. Returns the number of the next leader."""
@@ -87,7 +88,7 @@ class Nodes:
     def pause(self, seconds: float) -> int:
         """Stop the leader (SIGSTOP) for so long, while another leads. Returns the number of that one."""
         with self._acting:
-            stopped = self._need_leader().pid
+            stopped = self.leader().pid
             try:
                 following = self._end_leader(signal.SIGSTOP)
                 time.sleep(seconds)
@@ -96,31 +97,33 @@ class Nodes:
             return following.number
 
     def _end_leader(self, by: signal.Signals) -> Node:
-        leader = self._need_leader()
+        leader = self.leader()
         term, begun = leader.term, time.monotonic()  # the term now: it is started again, and hears of the next one
         os.kill(leader.pid, by)
-        self._until(lambda: self._leader(term) is not None)
+        self.until(lambda: self._leader_above(term) is not None)
         self.failovers.append(time.monotonic() - begun)
-        following = self._leader(term)
+        following = self._leader_above(term)
         assert following is not None, "it was waited for"
         return following
 
-    def _need_leader(self) -> Node:
-        self._until(lambda: self._leader(0) is not None)
-        leader = self._leader(0)
+    def leader(self) -> Node:
+        """The node that leads, once there is one. Raises DemoError."""
+        self.until(lambda: self._leader_above(0) is not None)
+        leader = self._leader_above(0)
         assert leader is not None, "it was waited for"
         return leader
 
-    def _leader(self, above: int) -> Node | None:
+    def _leader_above(self, above: int) -> Node | None:
         """The node that leads in the highest term of all, which is above `above`."""
-        newest = max(self._nodes, key=lambda node: node.term)
-        leading = [node for node in self._nodes if node.role == "leader" and node.term == newest.term > above]
+        newest = max(self.nodes, key=lambda node: node.term)
+        leading = [node for node in self.nodes if node.role == "leader" and node.term == newest.term > above]
         return leading[0] if leading else None
 
-    def _until(self, condition: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until what nodes say makes a condition true. Raises DemoError."""
         with self._moved:
-            is_so = self._moved.wait_for(lambda: condition() or any(node.pid < 0 for node in self._nodes), WAIT_S)
-        ended = [node for node in self._nodes if node.pid < 0]
+            is_so = self._moved.wait_for(lambda: condition() or any(node.pid < 0 for node in self.nodes), WAIT_S)
+        ended = [node for node in self.nodes if node.pid < 0]
         if ended:
             raise DemoError(f"node {ended[0].number} ended: {ended[0].said.read_text(errors='replace')[-500:]}")
         if not is_so:
@@ -128,20 +131,20 @@ class Nodes:
 
     def drain(self) -> None:
         """Stop all cleanly. Raises DemoError if one does not end so."""
-        for node in self._nodes:
+        for node in self.nodes:
             node.process.send_signal(signal.SIGTERM)
-        for node in self._nodes:
+        for node in self.nodes:
             if code := node.process.wait(DRAIN_S):
                 said = node.said.read_text(errors="replace")[-500:]
                 raise DemoError(f"node {node.number} ended with exit code {code}: {said}")
 
     def close(self) -> None:
         """Stop the processes, however the demo ended."""
-        for node in self._nodes:
+        for node in self.nodes:
             if node.process.poll() is None:
                 node.process.kill()
                 node.process.wait()
-        for node, thread in zip(self._nodes, self._threads, strict=True):
+        for node, thread in zip(self.nodes, self._threads, strict=True):
             if thread.is_alive():
                 thread.join()
             if node.process.stdout is not None:

@@ -1,10 +1,12 @@
-"""Message systems and task queues behind two interfaces (system.py, queue.py): one file for each peer (README.md)."""
+"""Message systems, task queues and replicated systems behind three interfaces (system.py, queue.py, cluster.py): one
+file for each peer (README.md)."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from pkgutil import iter_modules
 
+from .cluster import Cluster
 from .queue import Queue
 from .system import System
 
@@ -17,6 +19,11 @@ def every() -> list[System]:
 def every_queue() -> list[Queue]:
     """Each task queue of this folder, present or absent: the TASK_QUEUE or TASK_QUEUES of its modules."""
     return _offered("TASK_QUEUE")
+
+
+def every_cluster() -> list[Cluster]:
+    """Each replicated system of this folder, present or absent: the REPLICATED of its modules."""
+    return _offered("REPLICATED")
 
 
 def queue_named(name: str) -> Queue:

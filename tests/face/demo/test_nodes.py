@@ -21,7 +21,7 @@ def test_a_killed_leader_that_is_back_before_its_end_was_noticed_hides_no_leader
     """Its broker is started again at once, and says the new term as well."""
     nodes = Nodes.__new__(Nodes)
     nodes._moved, nodes._acting, nodes.failovers = threading.Condition(), threading.Lock(), []
-    first, second, third = nodes._nodes = [said(1, "leader"), said(2, "follower"), said(3, "follower")]
+    first, second, third = nodes.nodes = [said(1, "leader"), said(2, "follower"), said(3, "follower")]
 
     def killed(pid: int, by: int) -> None:
         assert pid == first.pid
