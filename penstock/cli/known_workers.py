@@ -85,7 +85,8 @@ def _of(client: Client, queue: Queue, most: int) -> list[tuple[Queue, QueueWorke
 def _row(queue: Queue, worker: QueueWorker, held: list[PendingTask]) -> tuple[Any, ...]:
     oldest = (held[0].id, _moment_text(held[0].given)) if held else (None, None)
     seen = (worker.first_seen, worker.last_active)
-    return (worker.name, queue.topic, queue.name, worker.pending, *oldest, *map(_moment_text, seen))
+    count = max(worker.pending, len(held))  # they were asked for one after the other
+    return (worker.name, queue.topic, queue.name, count, *oldest, *map(_moment_text, seen))
 
 
 def _as_json(queue: Queue, worker: QueueWorker, held: list[PendingTask]) -> dict[str, Any]:

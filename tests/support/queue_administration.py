@@ -97,7 +97,10 @@ class Administration(Requests):
         found = [
             offset
             for offset, task in group.tasks.items()
-            if task.state in states and offset < end and (offset >= group.start or task.state in OPEN)
+            if task.state in states
+            and not task.gone  # the broker has forgotten those, and their workers alone settle them
+            and offset < end
+            and (offset >= group.start or task.state in OPEN)
         ]
         return (partition, name, shelf, group, found) if found else None
 

@@ -258,6 +258,8 @@ class Life(Claims):
             or len(group.tasks) > group.settings.look_ahead
         ):
             return []  # what is possible depends on more than the model looks at
+        if self.holding and any(offset >= end and task.state != "untouched" for offset, task in group.tasks.items()):
+            return []  # a group that looks at keys only now cannot read those of records that are not committed
         busy, most = shelf.busy(group), group.settings.key_concurrency or 1 << 30
         if group.settings.order == "key":
             most = 1

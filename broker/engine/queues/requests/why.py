@@ -184,12 +184,11 @@ def _in_line(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
     else:
         before = sum(other < offset for other in (*queue.retrying, *queue.held)) + max(offset - queue.frontier, 0)
         place = f"behind {_counted(before, 'record')}" if before else "next: the coming lease takes it"
-    if not facts.asking:
-        return f"no worker asks for records of this group; {place}"
-    if facts.group_rate_us > now_us:
-        moment = _moment(facts.group_rate_us, now_us)
-        return f"the rate of its group ({queue.settings.rate}) lets the next one go at {moment}; {place}"
-    return place
+    if queue.settings.rate is not None:
+        place += f"; the rate of its group is {queue.settings.rate}"
+        if facts.group_rate_us > now_us:
+            place += f": the next one goes at {_moment(facts.group_rate_us, now_us)}"
+    return place if facts.asking else f"no worker asks for records of this group; {place}"
 
 
 def _counted(count: int, noun: str) -> str:
