@@ -17,6 +17,7 @@ from penstock.broker.peers.links import NOTICE_S, TAKEN_MAX, PeerLinks
 from penstock.broker.peers.messages import PeerTurn, frames_of
 from penstock.broker.raft.messages import Entry, Kind, Message
 from penstock.storage.batch import parse
+from penstock.transport.sent import Sent
 from penstock.transport.zmq_sockets import Context
 from support.samples import BATCH
 
@@ -126,6 +127,19 @@ def test_a_notice_to_a_node_that_is_down_has_no_time(pair: Pair) -> None:
     pair.links[1].put(Message(Kind.APPEND, 3, 1, index=5, commit=5))
     pair.links[1].flush(10.0)
     assert pair.links[1].wait(10.0) == math.inf
+
+
+def test_what_a_socket_does_not_take_keeps_no_node_awake(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.until(lambda: both_up(pair))
+    one = pair.links[1]
+    monkeypatch.setattr(one.outgoing[2][1].socket, "send", lambda frames: Sent.FULL)
+    one.put(Message(Kind.APPEND, 2, 1, index=5, commit=5))
+    one.flush(10.0)
+    one.flush(10.0 + NOTICE_S)
+    assert one.wait(10.0 + NOTICE_S) == pytest.approx(NOTICE_S), "it is tried again after the same time"
+    one.put(Message(Kind.APPEND, 2, 1, index=5, commit=5, entries=[Entry(6, 1, b"x")]))
+    one.flush(11.0)
+    assert one.wait(11.0) == math.inf, "the next turn tries again"
 
 
 def test_links_are_readable_until_all_is_taken(pair: Pair) -> None:
