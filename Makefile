@@ -73,7 +73,7 @@ type: dev ## pyright on the tree as it is shipped
 
 dev:
 	@.ci/environment .venv dev
-	@.ci/redis-tests .venv
+	@.ci/sdists .venv redis kombu celery
 
 java:
 	@.ci/java

@@ -21,7 +21,6 @@ from kombu.utils.json import loads
 
 from ...broker.errors import LeaseLost
 from ...clients import Task, Worker
-from .routing import eta_of
 
 BATCH = 100
 """Messages that are asked for at once where a channel has no limit."""
@@ -147,14 +146,9 @@ class Deliveries(virtual.QoS):
 
 
 def message_of(tag: int, task: Task) -> dict[str, Any]:
-    """The message of a task as kombu has it. From the second attempt on it says that it is redelivered.
-
-    Its ETA is over when the broker delivers it. A worker would set a timer to it, whose thread may look a second later.
-    """
+    """The message of a task as kombu has it. From the second attempt on it says that it is redelivered."""
     message = loads(bytes(task.value or b""))
     properties = message["properties"]
-    if eta_of(message) is not None:
-        message["headers"]["eta"] = None
     properties["delivery_tag"] = tag
     if task.attempt > 1:
         properties["delivery_info"]["redelivered"] = True

@@ -89,7 +89,7 @@ class PenstockBackend(KeyValueStoreBackend):
         return since[-1]
 
     def _is_success(self, value: bytes) -> bool:
-        meta = self.decode_result(value)
+        meta = self.decode(value)  # of a task, or of a group, which has no state
         return isinstance(meta, dict) and meta.get("status") == states.SUCCESS
 
     def _store_result(
@@ -160,13 +160,20 @@ class PenstockBackend(KeyValueStoreBackend):
 
     # -- chords -------------------------------------------------------------------------------------------
 
+    def set_chord_size(self, group_id: str, chord_size: int) -> None:
+        """Store how many parts a chord has: chains of its header that end in groups bring several."""
+        self._open().groups.put(_size_key(group_id), str(chord_size).encode())
+
     def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
         """Count a part; the one that completes its chord sends the callback."""
         if not request.group:
             return
-        key = self.get_key_for_chord(request.group)
-        if None in self._open().groups.values(key):
+        key, size_key = self.get_key_for_chord(request.group), _size_key(request.group)
+        counted, sizes = self._open().groups.values_of([_bytes(key), size_key])
+        if None in counted:
             return  # the callback was sent: this part ran once more
+        if sizes:
+            request.chord["chord_size"] = int(sizes[-1] or 0)
         self._part.name = f"{request.id}:{getattr(request, 'group_index', None)}"
         try:
             super().on_chord_part_return(request, state, result, **kwargs)
@@ -219,6 +226,10 @@ class PenstockBackend(KeyValueStoreBackend):
 
 def _bytes(text: Any) -> bytes:
     return text if isinstance(text, bytes) else str(text).encode()
+
+
+def _size_key(group_id: str) -> bytes:
+    return f"chord-size-{group_id}".encode()
 
 
 def _after_deletion(values: list[bytes | None]) -> int:

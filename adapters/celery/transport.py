@@ -52,7 +52,7 @@ class Transport(virtual.Transport):
 
     def establish_connection(self) -> Transport:
         """Connect to the broker. Raises TimedOut when none answers."""
-        self.link = KombuLink(self.client.hostname, self.client.transport_options)
+        self.link = KombuLink(address_of(self.client), self.client.transport_options)
         return super().establish_connection()
 
     def close_connection(self, connection: Any) -> None:
@@ -82,3 +82,12 @@ class Transport(virtual.Transport):
         from importlib.metadata import version
 
         return version("penstock")
+
+
+def address_of(connection: Any) -> str:
+    """The broker's address. kombu leaves the URL of a connection as it is, and takes those of alternates apart."""
+    protocol = str(connection.transport_cls).partition("+")[2]
+    if not protocol:
+        return str(connection.hostname)
+    place = f"{connection.hostname}:{connection.port}" if connection.hostname else f"/{connection.virtual_host}"
+    return f"{protocol}://{place}"

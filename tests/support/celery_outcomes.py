@@ -36,6 +36,7 @@ def register(app: Celery) -> None:
     app.task(name="die_early", shared=False)(die)
     app.task(name="text", **late)(text)
     app.task(name="told", **late)(told)
+    app.task(name="same", **late)(same)
 
 
 def refuse(order: str, amount: int) -> None:
@@ -104,3 +105,7 @@ def told(*arguments: Any, folder: str) -> Any:
     """Note what it was given: by a link, or as an error's callback."""
     note(Path(folder, "told"), arguments[-1])
     return arguments[-1]
+
+
+def same(given: Any) -> Any:
+    return given

@@ -198,6 +198,8 @@ def test_chords_of_every_shape_call_back_once(shop, folder):
     assert chord([inner, add.s(1, 1)], total.s()).delay().get(timeout=WAIT_S) == 8
     assert chain(add.s(1, 1), group(add.s(1), add.s(2)), total.s()).delay().get(timeout=WAIT_S) == 7
     assert chain(group(add.s(1, 1), add.s(2, 2)), total.s(), add.s(1)).delay().get(timeout=WAIT_S) == 7
+    ending_in_a_group = chain(add.s(1, 1), group(add.s(1), add.s(2)))
+    assert chord([ending_in_a_group, add.s(1, 1)], shop.tasks["same"].s()).delay().get(timeout=WAIT_S) == [[3, 4], 2]
     assert chord(parts, chain(total.s(), tell.s(folder=folder))).delay().get(timeout=WAIT_S) == 15
     assert noted(Path(folder, "told")) == ["15"]
 

@@ -89,6 +89,12 @@ def test_a_failure_is_raised_where_its_result_is_asked_for(app, name):
         app.AsyncResult(name).get(timeout=WAIT_S)
 
 
+def test_a_group_that_is_saved_twice_is_restored(app, name):
+    for _ in range(2):
+        app.GroupResult(name, [app.AsyncResult(f"{name}.0")]).save()
+    assert [each.id for each in app.GroupResult.restore(name)] == [f"{name}.0"]
+
+
 def test_results_of_a_group_come_as_they_are_ready(app, name):
     ids = [f"{name}.{number}" for number in range(20)]
     saved = app.GroupResult(name, [app.AsyncResult(each) for each in ids])
@@ -134,6 +140,18 @@ def test_the_last_part_of_a_chord_sends_its_callback_once(app, name):
         finish(app, part, 1)
     assert sent(app, name) == 1
     finish(app, parts[0], 1)  # its worker died before its ack: it ran again
+    assert sent(app, name) == 1
+
+
+def test_a_chord_waits_for_all_parts_of_the_groups_at_the_ends_of_its_chains(app, name):
+    parts = parts_of(app, name, 3)
+    inner = app.GroupResult(f"{name}.inner", [app.AsyncResult(part.id) for part in parts[1:]])
+    app.backend.apply_chord((name, [app.AsyncResult(parts[0].id), inner]), None)
+    app.backend.set_chord_size(name, len(parts))
+    for part in parts:
+        del part.chord["chord_size"]
+        assert sent(app, name) == 0
+        finish(app, part, 1)
     assert sent(app, name) == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError
 from penstock.adapters.celery.names import GROUP, exchange_topic, queue_topic
+from penstock.adapters.celery.transport import address_of
 from penstock.clients import connect
 from penstock.clients.testing import START_US, MemoryBroker
 
@@ -265,8 +266,7 @@ def test_a_task_of_celery_stays_at_the_broker_until_its_eta(name):
         broker.advance(59)
         assert taking.nothing()
         broker.advance(2)
-        (message,) = taking.take()
-        assert (message.payload, message.headers["eta"]) == ("later", None)
+        assert taking.bodies(1) == ["later"]
 
 
 def test_a_message_that_a_dead_worker_held_comes_back_when_its_lease_ends(name):
@@ -288,6 +288,30 @@ def test_a_connection_to_no_broker_is_a_connection_error(tmp_path):
     connection = Connection(f"penstock+unix://{tmp_path}/none", transport_options={"timeout": 0.05})
     with pytest.raises(connection.connection_errors, match="none"):
         connection.connect()
+
+
+def test_a_connection_goes_on_with_the_next_of_its_addresses(served, tmp_path, name):
+    addresses = f"penstock+unix://{tmp_path}/none;penstock+{served.url}"
+    with Connection(addresses, transport_options={"timeout": 0.05}) as connection:
+        connection.ensure_connection(max_retries=2, interval_start=0)
+        publish(connection, name, "x")
+        assert Taking(connection, Queue(name)).bodies(1) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("penstock+unix:///run/b", "unix:///run/b"),
+        ("penstock+tcp://127.0.0.1:7000", "tcp://127.0.0.1:7000"),
+        ("penstock+mem://x", "mem://x"),
+    ],
+)
+def test_an_address_is_the_same_whether_kombu_took_it_apart_or_not(url, address):
+    assert address_of(Connection(url)) == address
+    if "mem" not in url:
+        connection = Connection("penstock+unix:///first")
+        connection.switch(url)
+        assert address_of(connection) == address
 
 
 @pytest.mark.parametrize(
