@@ -18,6 +18,7 @@ from .choosing.rates import Rates
 if TYPE_CHECKING:
     from ..logs.log_registry import LogRegistry
     from ..logs.partition import Partition
+    from ..tables.queues.pace import LeasePace
     from ..tables.queues.queue import Queue
     from ..turns.alarms import Alarms
 
@@ -37,7 +38,7 @@ class GroupRates:
         """`alarms` are of log time. Goes on with the buckets that the logs tell of."""
         self._alarms = alarms
         self._rates = Rates[Name]()
-        self._shut: set[Name] = set()  # until an alarm rings
+        self._shut: dict[Name, LeasePace] = {}  # until an alarm rings, or the pace is another
         self.refilled: dict[Name, None] = {}
         """Groups that open again: their requests are to be served."""
         for partition in registry.partitions.values():
@@ -52,7 +53,7 @@ class GroupRates:
         if pace is None:
             return UNLIMITED
         name = (partition.topic, queue.group)
-        return 0 if name in self._shut else self._rates.room(name, pace, now_us)
+        return 0 if self._shut.get(name) == pace else self._rates.room(name, pace, now_us)
 
     def spend(self, partition: Partition, queue: Queue, now_us: int, count: int) -> int:
         """So many records are leased. Returns what the lease is to log: when the bucket is full again; 0: no rate."""
@@ -66,17 +67,16 @@ class GroupRates:
 
     def wait(self, partition: Partition, queue: Queue, now_us: int) -> None:
         """A request found nothing: if the bucket is empty, shut the group until there is a portion of tokens."""
-        pace = queue.settings.pace
-        if pace is None or self.room(partition, queue, now_us):
+        pace, name = queue.settings.pace, (partition.topic, queue.group)
+        if pace is None or self._shut.get(name) == pace or self._rates.room(name, pace, now_us):
             return
-        name = (partition.topic, queue.group)
+        self._shut[name] = pace
         portion = max(min(PORTION // pace.interval, pace.burst), 1)
-        self._shut.add(name)
-        again_us = self._rates.again_us(name, pace, now_us, portion)  # 0 where the pace has changed meanwhile
-        self._alarms.set((GroupRates, name), again_us or now_us, partial(self._refill, name))
+        again_us = self._rates.again_us(name, pace, now_us, portion)
+        self._alarms.set((GroupRates, name), again_us, partial(self._refill, name))
 
     def _refill(self, name: Name, now_us: int) -> None:
-        self._shut.discard(name)
+        self._shut.pop(name, None)
         self.refilled[name] = None
 
     def forget(self, topic: str) -> None:
@@ -88,5 +88,5 @@ class GroupRates:
         """A group is deleted."""
         name = (topic, group)
         self._rates.drop(name)
-        self._shut.discard(name)
+        self._shut.pop(name, None)
         self._alarms.cancel((GroupRates, name))

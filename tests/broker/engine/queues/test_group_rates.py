@@ -168,6 +168,7 @@ def test_records_that_are_not_due_set_no_alarm_of_the_rate():
     rig.pass_time(5)
     rig.ask_lease(topic, wait_ms=600_000)
     assert rig.node.tick(rig.now) > 20
+    assert rig.node._office.queues.leasing._group_rates._shut == {}
 
 
 def test_a_clock_that_was_set_back_costs_no_more_than_an_empty_bucket():
@@ -264,6 +265,8 @@ def test_a_changed_rate_holds_at_once_for_those_that_wait():
     assert [len(rig.answers(each)) for each in waiting] == [0, 0, 0], "the bucket is empty, as it was"
     rig.pass_time(1.0)
     assert [len(rig.answers(each)) for each in waiting] == [1, 0, 0]
+    queue(rig, topic, rate="1/s", rate_burst=2)
+    assert [len(rig.answers(each)) for each in waiting] == [1, 1, 0], "the bucket holds one more"
     queue(rig, topic, rate=None)
     rig.turn()
     assert [len(rig.answers(each)) for each in waiting] == [1, 1, 1]
@@ -285,7 +288,7 @@ def test_a_group_that_is_deleted_begins_with_a_full_bucket_and_others_keep_their
     assert count(rig.lease(other)) == 1
     rig.ask(m.DeleteTopic, topic)
     rates = rig.node._office.queues.leasing._group_rates
-    assert (list(rates._rates), rates._shut) == ([("other", "g")], set())
+    assert (list(rates._rates), rates._shut) == ([("other", "g")], {})
     topic = rig.topic()
     queue(rig, topic, rate="1/d")
     rig.produce(topic, [b"x"] * 9)
