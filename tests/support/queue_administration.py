@@ -111,6 +111,8 @@ class Administration(Requests):
         holding = {given.worker for group in groups.values() for given in group.leases.values()}
         seen = {worker for group in groups.values() for worker in group.workers}
         idle, busy = sorted(seen - holding - self.demands.keys()), sorted(holding - self.demands.keys())
+        if self.rig.store.hold:
+            busy = []  # may not have heard of its records: if they go with a trim before it does, it gets others
         worker = dice.choice([f"n{request}", *idle, *busy * 3])
         known, verb = dice.random() < 0.4, dice.choice([0, 0, 1, 2, 3, 3, 5 if dice.random() < 0.1 else 0])
         self.send(m.SetWorker(request, self.topic, name, worker, known, verb))
