@@ -4,19 +4,22 @@
     2. make the topic, which is empty     DATA/topics/<id>/0
     3. promise the terms of the log       DATA/promises
     4. say where the log begins           DIRECTORY/snapshot-...     if it does not begin with its first record
-    5. rename the empty log               DATA/trash/...
+    5. rename the empty log               DATA/topics/<id>/0.aside
     6. rename DIRECTORY                   DATA/topics/<id>/0
-    7. remove what only a log alone has   lock, promises, board, first
+    7. drop the empty log                 DATA/trash/...
+    8. remove what only a log alone has   lock, promises, board, first
 
 Idea: a log's id of a partition follows from its place, and one that is random belongs wherever it is found (decision
 56). So a log is a partition as soon as it stands in the place of one.
 
 Contract: the log is whole in its directory up to the sixth step, and in the partition's from then on. Whatever ends
-this before the last step, the same call goes on with it. What is refused is left as it was. Must not know brokers.
+this before the last step, the same call goes on with it: a topic that is there is taken for the one that it left if
+nothing was ever written to it. What is refused is left as it was. Must not know brokers.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import ExitStack, suppress
 from typing import Unpack
@@ -26,7 +29,7 @@ from ..broker.errors import TopicExists
 from ..storage import layout, lock, snapshots
 from ..storage.data_directory import TRASH, partition_path
 from ..storage.embedded import Log
-from ..storage.errors import Corrupt, ForeignDirectory, InvalidArgument, InvalidTopic
+from ..storage.errors import Corrupt, Error, ForeignDirectory, InvalidArgument, InvalidTopic, StorageError
 from ..storage.files import Files
 from ..storage.first import read_first
 from ..storage.promises import Promises
@@ -34,6 +37,11 @@ from ..storage.verify import Report, verify
 from .arguments.settings import TopicOptions
 from .client import Client, connect
 from .descriptions import Topic
+
+_APART = (
+    "{} and {} are on different file systems, or reached by different mounts of one, between which files are copied: "
+    "move the log to that of the data directory first (mv), or read it and send its records"
+)
 
 ALONE = (layout.BOARD, layout.FIRST, layout.PROMISES, layout.LOCK)
 """What a log has in its directory that stands alone. The last says that there may be others."""
@@ -51,14 +59,21 @@ def adopt(
         AlreadyOpen: a process has the log or the data directory open, a broker for example.
         InvalidTopic: there is no log. ForeignDirectory: it is a broker's already, or one of the two is not penstock's.
         InvalidArgument: they are on different file systems. Corrupt: the log is damaged. NewerFormat.
-        TopicExists: a topic of this name has records.
+        TopicExists: a topic of this name is there, and something was written to it, or it cannot be read.
+        InvalidSettings: it is there with other settings. StorageError: the directory cannot be moved.
     """
     files, data, source = files or Files(), os.path.realpath(data), os.path.realpath(directory)
     with ExitStack() as stack:
         found = _checked(files, data, source, stack)
+        made = False
         with connect(f"file://{data}") as client:
-            topic = _begun(client, name) if found is None else _empty_topic(client, name, settings)
+            if found is None:
+                topic = _begun(client, name)
+            else:
+                topic, made = _empty_topic(client, name, settings)
         place = "" if topic is None else partition_path(data, bytes.fromhex(topic.id), 0)
+        if topic is not None and found is not None and not made:
+            _need_untouched(files, topic, place)
         if topic is None or (found is None and not files.exists(f"{place}/{layout.LOCK}")):
             raise InvalidTopic(f"there is no log in {source}: give the directory of a penstock.Log")
         if found is not None:
@@ -66,9 +81,16 @@ def adopt(
             try:
                 _promise(files, data, source, bytes.fromhex(found.log_id))
                 _note_beginning(files, source, found)
-                _move(files, data, source, place, topic.id)
+                _move(files, source, place)
+            except OSError as error:
+                guard.release()
+                if made:
+                    with connect(f"file://{data}") as client:
+                        client.delete_topic(name)
+                raise _immovable(source, data, error) from error
             finally:
                 guard.release()
+        _drop_aside(files, data, place, topic.id)
         for each in ALONE:
             with suppress(FileNotFoundError):
                 files.unlink(f"{place}/{each}")
@@ -90,10 +112,7 @@ def _checked(files: Files, data: str, source: str, stack: ExitStack) -> Report |
     if os.path.commonpath((data, source)) in (data, source):
         raise InvalidArgument(f"{source} and {data} are one inside of the other: move one of them away first")
     if os.stat(source).st_dev != os.stat(data).st_dev:
-        raise InvalidArgument(
-            f"{source} and {data} are on different file systems, between which files are copied: move the log to that "
-            "of the data directory first (mv), or read it and send its records"
-        )
+        raise InvalidArgument(_APART.format(source, data))
     Log(source, files=files).close()  # it recovers, and what it has is durable then
     stack.callback(lock.take(guard, files).release)
     report = verify(files, source)
@@ -107,15 +126,37 @@ def _begun(client: Client, name: str) -> Topic | None:
     return next((topic for topic in client.topics() if topic.name == name), None)
 
 
-def _empty_topic(client: Client, name: str, settings: TopicOptions) -> Topic:
-    """The topic, made now or by an earlier call."""
+def _empty_topic(client: Client, name: str, settings: TopicOptions) -> tuple[Topic, bool]:
+    """The topic, and whether it was made now. Raises InvalidSettings where it is there with others."""
     try:
-        return client.create_topic(name, **settings)
+        return client.create_topic(name, **settings), True
     except TopicExists:
-        topic = client.topic(name)
-        if len(topic.partitions) != 1 or topic.partitions[0].end:
-            raise TopicExists(f"topic {name} exists and is not empty: choose another name, or delete it") from None
-        return topic
+        return client.create_topic(name, if_missing=True, **settings), False
+
+
+def _need_untouched(files: Files, topic: Topic, place: str) -> None:
+    """Raise TopicExists unless nothing was ever written to a topic: no record, cursor, queue group or schedule."""
+    if files.exists(place):
+        found = verify(files, place)
+        is_left = found.ok and not found.batches and not found.end_offset and found.first_seq <= 1
+    else:
+        is_left = files.exists(_aside(place))  # by an earlier call
+    if not is_left:
+        raise TopicExists(
+            f"topic {topic.name} exists, and something was written to it, or it cannot be read: choose another name, "
+            "or delete it"
+        )
+
+
+def _aside(place: str) -> str:
+    """Where the empty log stands until the other has its place."""
+    return f"{place}.aside"
+
+
+def _immovable(source: str, data: str, error: OSError) -> Error:
+    if error.errno == errno.EXDEV:
+        return InvalidArgument(_APART.format(source, data))
+    return StorageError(f"{source} cannot be moved into {data}: {error.strerror}; nothing was changed")
 
 
 def _promise(files: Files, data: str, source: str, log_id: bytes) -> None:
@@ -139,12 +180,23 @@ def _note_beginning(files: Files, source: str, found: Report) -> None:
         snapshots.save(files, source, state.seq, state.term, state.encode(), log_id)
 
 
-def _move(files: Files, data: str, source: str, place: str, topic: str) -> None:
-    parent, trash = os.path.dirname(place), f"{data}/{TRASH}"
+def _move(files: Files, source: str, place: str) -> None:
+    parent, aside = os.path.dirname(place), _aside(place)
     if files.exists(place):
-        files.mkdir(trash)
-        files.rename_dir(place, f"{trash}/{topic}-{files.new_id().hex()[:8]}")
-        files.sync_dir(trash)
-    files.rename_dir(source, place)
+        files.rename_dir(place, aside)
+        files.sync_dir(parent)
+    try:
+        files.rename_dir(source, place)
+    except OSError:
+        files.rename_dir(aside, place)
+        files.sync_dir(parent)
+        raise
     files.sync_dir(parent)
     files.sync_dir(os.path.dirname(source))
+
+
+def _drop_aside(files: Files, data: str, place: str, topic: str) -> None:
+    if files.exists(_aside(place)):
+        files.mkdir(f"{data}/{TRASH}")
+        files.rename_dir(_aside(place), f"{data}/{TRASH}/{topic}-{files.new_id().hex()[:8]}")
+        files.sync_dir(os.path.dirname(place))

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 from penstock import Log
 from penstock.broker import ServeConfig
-from penstock.broker.errors import TopicExists
+from penstock.broker.errors import InvalidSettings, TopicExists
 from penstock.clients import InvalidArgument, connect
 from penstock.clients.adopting import ALONE, adopt
 from penstock.storage import layout, lock
-from penstock.storage.errors import AlreadyOpen, Corrupt, ForeignDirectory, InvalidTopic, NewerFormat, OutOfBounds
+from penstock.storage.errors import (
+    AlreadyOpen,
+    Corrupt,
+    ForeignDirectory,
+    InvalidTopic,
+    NewerFormat,
+    OutOfBounds,
+    StorageError,
+)
 from penstock.storage.files import Files
 from penstock.storage.promises import Promises
 from penstock.storage.verify import verify
@@ -163,6 +172,78 @@ def test_a_partition_of_a_data_directory_is_refused(place, tmp_path):
         adopt(str(tmp_path / "data"), "flights", directory)
 
 
+def kept(data: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(data)): path.read_bytes() for path in sorted(data.rglob("*.segment"))}
+
+
+@pytest.mark.parametrize("what", ["record", "queue", "schedule", "stage"])
+def test_a_topic_to_which_anything_was_written_is_refused(place, tmp_path, refused, what):
+    fill(place)
+    with connect(f"file://{tmp_path}/data") as client:
+        client.create_topic("flights")
+        if what == "record":
+            client.producer("flights").send(b"mine")
+        elif what == "queue":
+            client.set_queue("flights", "tasks", max_attempts=3)
+        elif what == "schedule":
+            client.set_queue("flights", "tasks")
+            client.schedule("flights", "daily", "0 6 * * *", b"x")
+        else:
+            client.staging().producer("flights").send(b"staged")
+    before = kept(tmp_path / "data")
+    refused(TopicExists, "something was written to it")
+    assert kept(tmp_path / "data") == before
+
+
+def test_a_topic_that_cannot_be_read_is_refused(place, tmp_path, refused):
+    """However it comes that its partition shows no records: they may be there again tomorrow."""
+    fill(place)
+    with connect(f"file://{tmp_path}/data") as client:
+        directory = Path(client.create_topic("flights").partitions[0].directory)
+        client.producer("flights").send(b"mine")
+    segment = max(directory.glob("*.segment"))
+    segment.rename(tmp_path / "aside")
+    segment.mkdir()
+    refused(TopicExists, "or it cannot be read")
+    assert segment.is_dir()
+    segment.rmdir()
+    directory.rename(tmp_path / "gone")
+    refused(TopicExists, "or it cannot be read")
+
+
+def test_a_topic_with_other_settings_is_refused(place, tmp_path):
+    fill(place)
+    with connect(f"file://{tmp_path}/data") as client:
+        client.create_topic("flights", retention_s="7d")
+    with pytest.raises(InvalidSettings, match="exists with"):
+        adopt(str(tmp_path / "data"), "flights", str(place), retention_s="1d")
+    assert place.exists()
+    assert adopt(str(tmp_path / "data"), "flights", str(place), retention_s="7d").records == COUNT
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "says"),
+    [(errno.EXDEV, InvalidArgument, "different mounts"), (errno.EACCES, StorageError, "cannot be moved into .*denied")],
+)
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_directory_that_cannot_be_moved_leaves_all_as_it_was(place, tmp_path, number, error, says, was_there):
+    class Stuck(Files):
+        def rename_dir(self, source: str, target: str) -> None:
+            if source == str(place):
+                raise OSError(number, os.strerror(number))
+            super().rename_dir(source, target)
+
+    fill(place)
+    if was_there:
+        with connect(f"file://{tmp_path}/data") as client:
+            client.create_topic("flights")
+    with pytest.raises(error, match=says):
+        adopt(str(tmp_path / "data"), "flights", str(place), files=Stuck())
+    with connect(f"file://{tmp_path}/data") as client:
+        assert [(topic.name, topic.partitions[0].state) for topic in client.topics()] == [("flights", "ok")] * was_there
+    assert adopt(str(tmp_path / "data"), "flights", str(place)).records == COUNT
+
+
 def test_one_inside_of_the_other_is_refused(place):
     fill(place)
     with pytest.raises(InvalidArgument, match="one inside of the other"):
@@ -207,8 +288,8 @@ def test_a_topic_with_records_is_refused(place, tmp_path, refused):
         client.create_topic("flights")
         client.producer("flights").send(b"v")
         client.create_topic("two", partitions=2)
-    refused(TopicExists, "topic flights exists and is not empty")
-    refused(TopicExists, "topic two exists and is not empty", "two")
+    refused(TopicExists, "topic flights exists, and something was written to it")
+    refused(InvalidSettings, "topic two exists with partitions=2, not 1", "two")
     assert [record.value for record in read(f"file://{tmp_path}/data", "flights", 1)] == [b"v"]
 
 
