@@ -17,7 +17,6 @@ from ..consuming.columnar import Columns, Format, converter
 from ..consuming.options import ConsumerOptions
 from ..consuming.together import ConsumerCores
 from ..descriptions import Committed
-from ..ranges.verbs import RangeVerbs
 from ..unpicklable import unpicklable
 from .driver import AsyncDriver
 from .iterating import each_batch, each_record, run_last_told, run_told
@@ -114,7 +113,8 @@ class AsyncTopicsConsumer(Generic[V]):
             positions: next offsets by topic and partition.
             note: up to 4 KiB that stand beside the cursors it moves, until they move again.
 
-        Raises: NoGroup; Fenced when a partition went to another member, after all others were committed.
+        Raises: NoGroup; Fenced when a partition went to another member, and UnknownTopic when a named topic was
+            deleted, after all others were committed.
         """
         core = self._core
         core.check_open()
@@ -175,14 +175,7 @@ class AsyncTopicsConsumer(Generic[V]):
 
         Those whose cursor never moved are left out. Raises NoGroup.
         """
-        cursors: dict[str, dict[int, Committed]] = {}
-        verbs, mine = RangeVerbs(self._core.connection), self.assignment
-        for core in self._core.some(None):
-            core.check_group()
-            name = core.topic.name
-            found = await self._driver.run(verbs.committed(name, core.options.group))
-            cursors[name] = {p: Committed(offset, note) for p, offset, note in found if p in mine[name]}
-        return cursors
+        return await self._driver.run(self._core.committed())
 
     @property
     def position(self) -> dict[str, dict[int, int]]:

@@ -13,7 +13,7 @@ silently when it is deleted; one that was named raises UnknownTopic. Must not kn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
@@ -25,7 +25,9 @@ from ...transport.messages import EARLIEST, Answer, ListTopics, Topic, Topics
 from ..arguments.checking import count
 from ..connection.question import Question
 from ..connection.steps import FOREVER, Pause, Steps
+from ..descriptions import Committed
 from ..errors import InvalidArgument, NotAssigned
+from ..ranges.verbs import RangeVerbs
 from .chosen import Chosen
 from .columnar import Convert
 from .core import ConsumerCore
@@ -37,6 +39,8 @@ from .telling import AssignmentNews, OnAssignment, Untold
 
 if TYPE_CHECKING:
     from ..connection.connection import Connection
+
+T = TypeVar("T")
 
 TOPICS_PERIOD_S = 5.0
 """How often is asked for topics that a pattern chooses and that are new."""
@@ -248,38 +252,63 @@ class ConsumerCores:
 
     def commit(self, positions: Mapping[str, Mapping[int, int]] | None, note: str, deadline: float) -> Steps[None]:
         """Commit each topic, also behind one that raises."""
-        first: Error | None = None
-        for core in self.some(None) if positions is None else [self.of(name) for name in positions]:
-            try:
-                given = None if positions is None else positions[core.topic.name]
-                yield from core.commit(given, note, deadline)
-            except Fenced as error:
-                first = first or error
-        if first is not None:
-            raise first
+        cores = self.some(None) if positions is None else [self.of(name) for name in positions]
+        given = positions or {}
+        yield from self._each(
+            cores, lambda core: core.commit(given.get(core.topic.name), note, deadline), may_be_gone=positions is None
+        )
 
     def seek(self, place: int, is_time: bool, topic: str | None, partition: int | None, deadline: float) -> Steps[None]:
         """Continue elsewhere, in one topic or in all."""
         if not is_time and topic is None and len(self.cores) > 1:
             raise InvalidArgument(f"an offset is of one topic: say which of {sorted(self.cores)} with topic=")
-        for core in self.some(topic):
-            yield from seek(core, place, is_time, partition, deadline)
+        yield from self._of_some(topic, lambda core: seek(core, place, is_time, partition, deadline))
 
     def pause(self, topic: str | None, partition: int | None, deadline: float) -> Steps[None]:
         """Hand out nothing of a topic, or of all."""
-        for core in self.some(topic):
-            yield from pause(core, partition, deadline)
+        yield from self._of_some(topic, lambda core: pause(core, partition, deadline))
 
     def resume(self, topic: str | None, partition: int | None, deadline: float) -> Steps[None]:
         """Hand out its records again."""
-        for core in self.some(topic):
-            yield from resume(core, partition, deadline)
+        yield from self._of_some(topic, lambda core: resume(core, partition, deadline))
 
     def lags(self, deadline: float) -> Steps[dict[str, dict[int, int]]]:
         """The records still to be handed out, by topic and partition."""
-        found: dict[str, dict[int, int]] = {}
-        for core in self.some(None):
-            found[core.topic.name] = yield from lags(core, deadline)
+        return (yield from self._of_some(None, lambda core: lags(core, deadline)))
+
+    def committed(self) -> Steps[dict[str, dict[int, Committed]]]:
+        """The group's cursors of partitions that are read here, by topic. Raises NoGroup."""
+        verbs = RangeVerbs(self.connection)
+
+        def of_one(core: ConsumerCore) -> Steps[dict[int, Committed]]:
+            core.check_group()
+            found = yield from verbs.committed(core.topic.name, core.options.group)
+            mine = core.positions()
+            return {partition: Committed(offset, note) for partition, offset, note in found if partition in mine}
+
+        return (yield from self._of_some(None, of_one))
+
+    def _of_some(self, topic: str | None, work: Callable[[ConsumerCore], Steps[T]]) -> Steps[dict[str, T]]:
+        return (yield from self._each(self.some(topic), work, may_be_gone=topic is None))
+
+    def _each(
+        self, cores: list[ConsumerCore], work: Callable[[ConsumerCore], Steps[T]], *, may_be_gone: bool
+    ) -> Steps[dict[str, T]]:
+        """Do something with each topic, also behind one that is fenced or was deleted; the first error is raised then.
+
+        `may_be_gone`: those that only a pattern chose are passed over where they were deleted.
+        """
+        found: dict[str, T] = {}
+        first: Error | None = None
+        for core in cores:
+            name = core.topic.name
+            try:
+                found[name] = yield from work(core)
+            except (Fenced, UnknownTopic) as error:
+                is_passed = may_be_gone and isinstance(error, UnknownTopic) and name not in self.chosen.named
+                first = first or (None if is_passed else error)
+        if first is not None:
+            raise first
         return found
 
     def some(self, topic: str | None) -> list[ConsumerCore]:

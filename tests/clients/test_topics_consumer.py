@@ -217,6 +217,29 @@ def test_a_pattern_may_choose_nothing_yet(client, topic, soon):
         assert places(fetched(consumer, 1)) == [(topic, 0, 0)]
 
 
+def test_a_topic_that_is_deleted_keeps_no_verb_from_the_others(client, topic):
+    """Also before it is noticed by a fetch: a loop of fetch and commit lives on."""
+    names = [f"{topic}-{letter}" for letter in "abc"]
+    for name in names:
+        client.create_topic(name)
+        client.producer(name).send(b"1")
+    with client.consumer([f"{topic}-*", names[1]], group="g") as consumer:
+        assert len(fetched(consumer, 3)) == 3
+        client.delete_topic(names[0])
+        consumer.commit()
+        assert set(consumer.committed()) == set(consumer.lags()) == set(names[1:])
+        consumer.pause()
+        consumer.resume()
+        consumer.seek("earliest")
+        assert {record.topic for record in fetched(consumer, 2)} == set(names[1:])
+        client.delete_topic(names[1])
+        with pytest.raises(UnknownTopic):  # it was named
+            consumer.commit()
+        with pytest.raises((UnknownTopic, NotAssigned)):
+            consumer.commit({names[0]: {0: 0}})
+    assert client.group(names[2], "g").lag == 0
+
+
 def test_a_named_topic_that_is_deleted_is_an_error(client, topic):
     client.create_topic(topic)
     client.create_topic(f"{topic}-2")
