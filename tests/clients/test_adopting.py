@@ -323,6 +323,25 @@ for _name in ("mkdir", "create", "rewrite", "rename", "rename_dir", "sync", "syn
     setattr(Dying, _name, _dying(_name))
 
 
+class Looking(Files):
+    """While a directory moves, no process may open the log or the data directory."""
+
+    def rename_dir(self, source: str, target: str) -> None:
+        for path in (source, source.partition("/topics/")[0]):
+            if os.path.exists(f"{path}/{layout.LOCK}"):
+                with pytest.raises(AlreadyOpen):
+                    lock.take(f"{path}/{layout.LOCK}", Files())
+                self.looked = True
+        super().rename_dir(source, target)
+
+
+def test_the_log_is_locked_while_it_moves(place, tmp_path):
+    fill(place)
+    files = Looking()
+    adopt(str(tmp_path / "data"), "flights", str(place), files=files)
+    assert files.looked
+
+
 @pytest.mark.parametrize("first", [0, 95])
 def test_whatever_ends_the_move_leaves_the_log_whole_in_one_place(tmp_path, first):
     ended = steps = again = 0

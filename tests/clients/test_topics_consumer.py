@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from penstock.broker.errors import Fenced, UnknownTopic
 from penstock.clients import AssignmentChange, Committed, InvalidArgument, NoGroup, NotAssigned, connect
 from penstock.clients.consuming import together
 from penstock.clients.consuming.chosen import Chosen
+from penstock.clients.consuming.core import ConsumerCore
+from penstock.clients.consuming.feed import Feed
 from penstock.clients.consuming.together import ConsumerCores
 from penstock.clients.errors import CannotDeserialize
-from penstock.storage.errors import Closed
+from penstock.storage.errors import Closed, Corrupt
 from support.reading import fetched, until
 
 
@@ -66,6 +69,65 @@ def test_iterating_and_batches_bring_them_too(client, three):
                 for row in batch.to_pylist()]  # fmt: skip
         assert sorted((row["topic"], row["partition"], row["offset"]) for row in rows) == all_of(three)
         assert list(consumer.batches(wait=0.01)) == []
+
+
+@pytest.mark.parametrize("how", ["damage", "failure"])
+def test_what_one_topic_raises_waits_for_records_in_hand(client, three, how):
+    a, b, _ = three
+    with client.consumer([a, b]) as consumer:
+        core = consumer._core.cores[b]
+        fetched(consumer, 22)
+        consumer.seek("earliest", topic=a)
+        while not consumer._core.cores[a].session.partitions[0].fetched:
+            assert consumer.lag() >= 0
+        if how == "failure":
+            core.life.failure = UnknownTopic("it is gone")
+        else:
+            core._feed = DamagedFeed()
+        consumer._core.cores = {a: consumer._core.cores[a], b: core}
+        found, told = [], 0
+        while len(found) < 20:
+            try:
+                found += consumer.fetch(wait=60)
+            except (UnknownTopic, Corrupt):
+                told += 1
+                core.life.failure = None
+        if not told:
+            with pytest.raises((UnknownTopic, Corrupt), match="it is"):
+                consumer.fetch()
+        core.life.failure = None
+    assert places(found) == [place for place in all_of(three) if place[0] == a]
+
+
+class DamagedFeed(Feed):
+    """It raises until the application was told, and has nothing afterwards."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def next(self, decode, look):
+        if not self.told:
+            raise Corrupt("it is damaged")
+
+    def pass_over(self, error):
+        self.told = True
+
+    def clear(self):
+        """It is empty."""
+
+
+def test_a_partition_is_released_while_its_consumer_waits(topic):
+    with connect(f"mem://{topic}") as client, ThreadPoolExecutor(1) as thread:
+        for name in "ab":
+            client.create_topic(name, partitions=2)
+        with client.consumer(["a", "b"], group="g") as one:
+            waiting = thread.submit(one.fetch, 1, 60)
+            with client.consumer(["a", "b"], group="g") as two:
+                while {name: len(partitions) for name, partitions in two.assignment.items()} != {"a": 1, "b": 1}:
+                    two.fetch(wait=0.01)
+                for partition in range(2):
+                    client.producer("a").send(b"v", partition=partition)
+                assert len(waiting.result()) == 1
 
 
 def test_a_topic_that_always_has_something_keeps_no_other_back(client, three):
@@ -203,9 +265,16 @@ def test_topics_of_a_pattern_join_and_leave_while_it_runs(client, topic, soon):
         while f"{topic}.old" in consumer.topics:
             assert consumer.fetch(wait=0.01) == []
         assert changes[-2:] == [AssignmentChange(f"{topic}.new", [0], []), AssignmentChange(f"{topic}.old", [], [0])]
+        assert parts_of(consumer) == {f"{topic}-named", f"{topic}.new"}
         client.create_topic(f"{topic}.old")
         client.producer(f"{topic}.old").send(b"again")
         assert [record.value for record in fetched(consumer, 1)] == [b"again"]
+    assert consumer._core not in consumer._core.connection.parts
+
+
+def parts_of(consumer):
+    """The topics whose cores its connection turns."""
+    return {part.topic.name for part in consumer._core.connection.parts if isinstance(part, ConsumerCore)}
 
 
 def test_a_pattern_may_choose_nothing_yet(client, topic, soon):
@@ -247,6 +316,18 @@ def test_a_named_topic_that_is_deleted_is_an_error(client, topic):
         client.delete_topic(topic)
         with pytest.raises(UnknownTopic):
             fetched(consumer, 1)
+
+
+def test_a_look_for_new_topics_does_not_mind_a_named_one_that_is_gone(client, topic, soon):
+    for name in (topic, f"{topic}.1"):
+        client.create_topic(name)
+    with client.consumer([topic, f"{topic}.*"]) as consumer:
+        client.delete_topic(topic)
+        client.create_topic(f"{topic}.2")
+        while f"{topic}.2" not in consumer.topics and consumer._core.cores[topic].life.failure is None:
+            assert client.ping() > 0
+        for _ in range(5):
+            assert client.topic(f"{topic}.1").name in consumer.topics
 
 
 def test_topics_that_are_missing_are_one_error(client, topic):
