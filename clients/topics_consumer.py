@@ -19,6 +19,7 @@ from .consuming.iterating import each_batch, each_record, run_last_told, run_tol
 from .consuming.options import ConsumerOptions
 from .consuming.together import ConsumerCores
 from .descriptions import Committed
+from .ranges.verbs import RangeVerbs
 from .unpicklable import unpicklable
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class TopicsConsumer(Generic[V]):
 
         Those whose cursor never moved are left out. Raises NoGroup.
         """
-        return self._driver.run(self._core.committed())
+        return self._driver.run(self._core.committed(RangeVerbs(self._core.connection).committed))
 
     @property
     def position(self) -> dict[str, dict[int, int]]:

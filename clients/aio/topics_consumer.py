@@ -17,6 +17,7 @@ from ..consuming.columnar import Columns, Format, converter
 from ..consuming.options import ConsumerOptions
 from ..consuming.together import ConsumerCores
 from ..descriptions import Committed
+from ..ranges.verbs import RangeVerbs
 from ..unpicklable import unpicklable
 from .driver import AsyncDriver
 from .iterating import each_batch, each_record, run_last_told, run_told
@@ -175,7 +176,7 @@ class AsyncTopicsConsumer(Generic[V]):
 
         Those whose cursor never moved are left out. Raises NoGroup.
         """
-        return await self._driver.run(self._core.committed())
+        return await self._driver.run(self._core.committed(RangeVerbs(self._core.connection).committed))
 
     @property
     def position(self) -> dict[str, dict[int, int]]:

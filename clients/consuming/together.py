@@ -27,7 +27,6 @@ from ..connection.question import Question
 from ..connection.steps import FOREVER, Pause, Steps
 from ..descriptions import Committed
 from ..errors import InvalidArgument, NotAssigned
-from ..ranges.verbs import RangeVerbs
 from .chosen import Chosen
 from .columnar import Convert
 from .core import ConsumerCore
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
     from ..connection.connection import Connection
 
 T = TypeVar("T")
+
+Cursors = Callable[[str, str], Steps[list[tuple[int, int, str]]]]
+"""Asks for the cursors of a group in a topic: partition, offset and note."""
 
 TOPICS_PERIOD_S = 5.0
 """How often is asked for topics that a pattern chooses and that are new."""
@@ -276,13 +278,12 @@ class ConsumerCores:
         """The records still to be handed out, by topic and partition."""
         return (yield from self._of_some(None, lambda core: lags(core, deadline)))
 
-    def committed(self) -> Steps[dict[str, dict[int, Committed]]]:
-        """The group's cursors of partitions that are read here, by topic. Raises NoGroup."""
-        verbs = RangeVerbs(self.connection)
+    def committed(self, ask: Cursors) -> Steps[dict[str, dict[int, Committed]]]:
+        """The group's cursors of partitions that are read here, by topic. Raises NoGroup. `ask`: those of one topic."""
 
         def of_one(core: ConsumerCore) -> Steps[dict[int, Committed]]:
             core.check_group()
-            found = yield from verbs.committed(core.topic.name, core.options.group)
+            found = yield from ask(core.topic.name, core.options.group)
             mine = core.positions()
             return {partition: Committed(offset, note) for partition, offset, note in found if partition in mine}
 
