@@ -327,11 +327,11 @@ class Looking(Files):
     """While a directory moves, no process may open the log or the data directory."""
 
     def rename_dir(self, source: str, target: str) -> None:
-        for path in (source, source.partition("/topics/")[0]):
-            if os.path.exists(f"{path}/{layout.LOCK}"):
+        if os.path.exists(f"{source}/{layout.LOCK}"):  # of the log itself
+            for path in (source, target.partition("/topics/")[0]):
                 with pytest.raises(AlreadyOpen):
                     lock.take(f"{path}/{layout.LOCK}", Files())
-                self.looked = True
+            self.looked = True
         super().rename_dir(source, target)
 
 
