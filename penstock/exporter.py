@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from .broker.beside import serve_beside
+from .broker.diagnostics import say
 from .broker.errors import NoLeader, NotLeader
 from .broker.exposure import need_closed
 from .broker.processes import usage
@@ -76,6 +77,7 @@ class Exporter:
         self._looking = asyncio.Lock()
         self._text = b""
         self._until_s = 0.0
+        self._told = ""  # the code of the error that was told of last
 
     async def scrape(self) -> bytes:
         """The answer of a scrape."""
@@ -107,16 +109,25 @@ class Exporter:
             groups, queues = await client.groups(), await client.queues()
         except (NotLeader, NoLeader):  # a member of a cluster, which knows of itself alone
             return Look(**here, took_s=time.monotonic() - begun_s, stats=await self._own_stats())
-        except Error:
+        except Error as error:
+            self._tell(error)
             return Look(**here, took_s=time.monotonic() - begun_s)
+        self._told = ""
         took_s = time.monotonic() - begun_s
         return Look(**here, took_s=took_s, stats=stats, topics=topics, groups=groups, queues=queues)
+
+    def _tell(self, error: Error) -> None:
+        """Why there are no metrics of the broker, once for each reason."""
+        if error.code != self._told:
+            self._told = error.code
+            say(f"metrics lack what the broker counts: {error.message}")
 
     async def _own_stats(self) -> dict[str, Any] | None:
         config = self._config
         try:
             return await asyncio.to_thread(node_stats, config.url, config.timeout_s)
-        except Error:
+        except Error as error:
+            self._tell(error)
             return None
 
 

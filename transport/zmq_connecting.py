@@ -95,7 +95,9 @@ class ClientSocket(PullSocket):
         self.connections = 0
         self.connected = False
         self.unreachable = False
-        """The latest try to connect has failed; libzmq tries again by itself."""
+        """The latest try to connect has failed; libzmq tries again by itself. Not yet where a broker was reached that
+        ended the connection in its handshake: the next tries tell whether it refuses this client."""
+        self._early = 0
         self._monitor.setsockopt(zmq.LINGER, 0)
         self._poller = zmq.Poller()
         self._poller.register(raw, zmq.POLLIN)
@@ -136,11 +138,23 @@ class ClientSocket(PullSocket):
             kind = event["event"]
             self.connected = kind == zmq.EVENT_HANDSHAKE_SUCCEEDED
             self.connections += self.connected
-            self.unreachable = kind not in (zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_CONNECTED)
+            self._count_early(kind)
+            is_early = kind != zmq.EVENT_CLOSED and 0 < self._early < CLOSED_EARLY_MOST
+            self.unreachable = kind not in (zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_CONNECTED) and not is_early
             if kind == zmq.EVENT_CONNECTED:
                 self._reached_s = time.monotonic()
             elif not self.connected and kind not in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
                 self._handshake_failed(kind, event["value"])
+
+    def _count_early(self, kind: int) -> None:
+        """Count connections in a row that ended before their handshake had succeeded.
+
+        One that is refused for good says so in the second, or by several of them (`_handshake_failed`).
+        """
+        if kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._early = 0
+        elif kind not in (zmq.EVENT_CONNECTED, zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
+            self._early += 1
 
     def _handshake_failed(self, kind: int, value: int) -> None:
         """Find out whether the broker refuses us, or was only slow or ending.

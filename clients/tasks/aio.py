@@ -28,6 +28,7 @@ class _Opened:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.client: AsyncClient | None = None
+        self.url = ""  # that the client is connected to
         self.producers: dict[str, AsyncProducer] = {}
         self.settings: dict[str, dict[str, Any]] = {}
 
@@ -88,9 +89,12 @@ class AsyncLink:
         return self._opened[loop]
 
     async def _connected(self, opened: _Opened) -> AsyncClient:
+        url = self._app.url
+        if opened.client is not None and opened.url != url:
+            await opened.client.close()
         if opened.client is None or opened.client.closed:
-            opened.producers = {}
-            opened.client = await connect(self._app.url, timeout=self._app.timeout_s, name="penstock-tasks")
+            opened.producers, opened.url = {}, url
+            opened.client = await connect(url, timeout=self._app.timeout_s, name="penstock-tasks")
         return opened.client
 
     async def _producer(self, queue: str, attempts: int | None) -> tuple[AsyncProducer, int]:

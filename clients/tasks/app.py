@@ -111,7 +111,8 @@ class Tasks:
 
     @property
     def url(self) -> str:
-        """The broker's address; looked up when first needed, where none was given. It may be set until then."""
+        """The broker's address; looked up when first needed, where none was given. Another one is connected to by the
+        next call: what was connected before is closed."""
         if self._url is None:
             self._url = self._default_url()
         return self._url
@@ -119,6 +120,8 @@ class Tasks:
     @url.setter
     def url(self, url: str) -> None:
         addresses(url)
+        if self._url not in (None, url):
+            self._link.close()
         self._url = url
 
     def _default_url(self) -> str:

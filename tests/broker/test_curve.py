@@ -163,6 +163,20 @@ def test_each_way_not_to_get_in_ends_at_once_in_one_error_that_says_what_to_do(p
     assert other.secret not in place.running.errors()
 
 
+def test_each_way_not_to_get_in_is_the_same_with_several_addresses(place: Place):
+    """The first handshake that fails does not tell whether a node is leaving or refuses us, so its node is not left."""
+    several = f"{place.tcp},{place.tcp.replace('127.0.0.1', 'localhost')}"
+    for key, words in (
+        (Key.generate(broker=place.broker.public), "does not accept this key"),
+        (Key(place.key("ann").secret, broker=Key.generate().public), "compare its line `broker`"),
+        (None, "wants a key.*PENSTOCK_KEY"),
+    ):
+        begun_s = time.monotonic()
+        with pytest.raises(Unauthenticated, match=words):
+            penstock.connect(several, key=key, timeout=60.0)
+        assert time.monotonic() - begun_s < 30.0, "long before the timeout"
+
+
 def test_the_log_says_that_a_key_has_expired(place: Place):
     expired = place.key("late", expires=1)
     with pytest.raises(Unauthenticated):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -12,13 +13,17 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import penstock
 import pytest
+from penstock.clients.aio.client import AsyncClient
+from penstock.clients.aio.driver import AsyncDriver
+from penstock.clients.opening import open_connection
 from penstock.errors import InsecureListen
-from penstock.exporter import ExporterConfig
+from penstock.exporter import Exporter, ExporterConfig
 from penstock.metrics import COUNTED
 from penstock.scrape_door import CONNECTIONS, REQUEST_BYTES
 from support.servers import end_of
@@ -134,6 +139,22 @@ def test_buckets_are_cumulative_and_end_at_all(served, client):
     assert list(buckets.values()) == sorted(buckets.values())
     assert [labels[0][1] for labels in buckets][-2:] == ["67.1089", "+Inf"]
     assert list(buckets.values())[-1] == samples["penstock_turn_seconds_count"][()]
+
+
+def test_why_the_broker_does_not_answer_is_said_once(tmp_path, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr("penstock.exporter.say", said.append)
+
+    async def scraped() -> bytes:
+        connection = open_connection(f"unix://{tmp_path}/none", timeout=0.1, name="exporter", clock=time.monotonic)
+        async with AsyncClient(AsyncDriver(connection)) as client:
+            exporter = Exporter(client, ExporterConfig(url=f"unix://{tmp_path}/none", metrics=()))
+            await exporter._look()
+            return await exporter.scrape()
+
+    assert b"penstock_up 0" in asyncio.run(scraped())
+    assert len(said) == 1
+    assert said[0].startswith("metrics lack what the broker counts: ")
 
 
 def test_promtool_finds_nothing_wrong(served):

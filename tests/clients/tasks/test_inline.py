@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -129,3 +130,31 @@ def test_an_app_takes_its_address_late(monkeypatch: pytest.MonkeyPatch, penstock
         app.url = "nowhere"
     with pytest.raises(InvalidArgument, match=r"set app\.url"):
         _ = penstock.clients.tasks.Tasks(None).url  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_an_app_with_another_address_sends_there_whatever_it_was_connected_to() -> None:
+    """A test that failed before it closed its app leaves the next one alone."""
+    app = penstock.Tasks()
+
+    @app.task(queue="notices")
+    def notify(flight: str) -> str:
+        return flight
+
+    async def asend() -> None:
+        await notify.aio.send("c")
+
+    for name in ("first", "second"):
+        with penstock.connect(f"mem://{name}-address") as client:
+            app.url = f"mem://{name}-address"
+            notify.send("a")
+            app.url = f"mem://{name}-address"  # the same: nothing is closed
+            notify.send("b")
+            assert client.topic("notices").records == 2
+    with asyncio.Runner() as runner:
+        for name in ("first", "second"):
+            with penstock.connect(f"mem://{name}-loop") as client:
+                app.url = f"mem://{name}-loop"
+                runner.run(asend())
+                assert client.topic("notices").records == 1
+        runner.run(app.aio.close())
+    app.close()
