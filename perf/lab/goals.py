@@ -22,6 +22,8 @@ STATED = {
     "tasks, ack and lease": "the same with one request for the ack and the next lease: 300,000 a second",
     "tasks, one at a time": "whole life of one task after the other, one local client: ahead of beanstalkd with its"
     " binlog synced each time",
+    "celery": "Celery's no-op tasks, their whole life: twice Celery on Redis that syncs each command,"
+    " with the same workers",
     "tasks, memory behind": "a plain queue group far behind: under 1 MiB more than an idle one",
     "tasks, memory delayed": "10 million delayed records: under 400 MiB",
     "tasks, by backlog": "lease and ack: the same cost with 1,000 or 10 million records behind",

@@ -14,7 +14,6 @@ from itertools import count
 from ..lab.harness import Lab
 from ..lab.rows import Absent, Beside, Sample
 from ..systems import every_queue
-from ..systems.penstock import Penstock
 from ..systems.queue import Queue
 from .peers import values
 
@@ -35,10 +34,10 @@ def lives_per_s(queue: Queue, address: str, tasks: int) -> float:
     warm, measured = values(BATCH), values(tasks)
     with queue.workers(address, name, BATCH, WORKERS) as finished:
         queue.enqueue(address, name, warm)
-        _wait(finished, len(warm))
+        wait(finished, len(warm))
         begun = time.perf_counter()
         queue.enqueue(address, name, measured)
-        _wait(finished, len(warm) + tasks)
+        wait(finished, len(warm) + tasks)
         return tasks / (time.perf_counter() - begun)
 
 
@@ -61,7 +60,7 @@ def beside(lab: Lab, durability: str, measure: Measure) -> Mapping[str, Beside[S
         with served(lab, queue, durability) as address:
             yield lambda: measure(queue, address)
 
-    peers = [queue for queue in every_queue() if not isinstance(queue, Penstock)]
+    peers = [queue for queue in every_queue() if not queue.ours]
     return {queue.name: lambda queue=queue: enter(queue) for queue in peers}
 
 
@@ -83,7 +82,8 @@ def fresh(queue: Queue, address: str) -> str:
     return name
 
 
-def _wait(finished: Callable[[], int], wanted: int) -> None:
+def wait(finished: Callable[[], int], wanted: int) -> None:
+    """Wait until so many are finished. Raises TimeoutError."""
     until = time.monotonic() + PATIENCE_S
     while (done := finished()) < wanted:
         if time.monotonic() > until:

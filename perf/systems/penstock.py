@@ -211,6 +211,8 @@ def connected(address: str) -> Iterator[penstock.Client]:
 class Strict(Penstock, Queue):
     """The task side: a topic with one queue group."""
 
+    ours = True
+
     def __init__(self, name: str, chunk: int) -> None:
         super().__init__(LOCAL, "push")
         self.settings = {}

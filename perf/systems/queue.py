@@ -32,6 +32,8 @@ class Queue(ABC):
     durabilities: frozenset[str]
     chunk: int
     """Tasks of 100 bytes whose lives take about half a second with two workers."""
+    ours = False
+    """Whether it is penstock underneath, and no peer."""
 
     @abstractmethod
     def absent(self) -> str:

@@ -18,6 +18,7 @@ Celery's tests tell what ran through a Redis of their own, whatever the broker i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,12 +40,16 @@ KOMBUS = {
     "TestFailover.test_failover_switches_to_alternate_url": "asks for a port, and kombu reads none from a URL with a +",
 }
 """Those that fail, and why."""
-CELERYS: dict[str, str] = {}
+CELERYS = {
+    "test_chain.test_chord_header_id_duplicated_on_rabbitmq_msg_duplication[redis-group-ids]":
+        "publishes options that are not JSON; over a Redis broker it is not run",
+    "test_Inspect.test_scheduled": "the broker holds tasks with an ETA, and no worker",
+}  # fmt: skip
 FILES = ["test_canvas.py", "test_group_chains.py", "test_inspect.py"]
-LEAST = 150
+LEAST = 140
 """Of those that do not skip."""
 ALONE = ["-c/dev/null", "--noconftest"]
-SETTINGS = ["-c/dev/null", "--rootdir=.", "-p", "celery.contrib.pytest", "-o", "python_classes=test_*", "--timeout=60"]
+SETTINGS = ["-c/dev/null", "--rootdir=.", "-p", "celery.contrib.pytest", "-o", "python_classes=test_*", "--timeout=120"]
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,7 @@ def test_what_celery_expects_of_brokers_and_backends(url, tmp_path):
     sources = only_t("celery", tmp_path)
     if reason := servers.absence("redis-server", "redis"):
         pytest.skip(reason)
+    (sources / "integration-tests-config.json").write_text(json.dumps({"worker_pool_putlocks": False}))
     port = servers.free_port()
     server = [servers.program("redis-server"), "--port", str(port), "--bind", servers.LOOPBACK, "--save", ""]
     with servers.running(server, tmp_path / "redis.log", [port]):

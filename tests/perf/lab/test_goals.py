@@ -14,7 +14,7 @@ from perf.lab.harness import Lab
 from perf.lab.rows import BEST_PEER, Curve, Latency, Row
 from perf.load import capacity
 
-ANSWERING = ("produce", "consume", "latency", "embedded", "tasks", "spark")
+ANSWERING = ("produce", "consume", "latency", "embedded", "tasks", "celery", "spark")
 
 
 @pytest.fixture(scope="module")
