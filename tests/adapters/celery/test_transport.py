@@ -170,6 +170,7 @@ def test_a_cancelled_consumer_keeps_what_it_was_given_and_gives_back_the_rest(co
     message.ack()
     again = Taking(connection, Queue(name))
     assert sorted(again.bodies(2)) == [1, 2]
+    assert not any("redelivered" in each.delivery_info for each in again.messages)
 
 
 def test_a_consumer_without_acks_leaves_nothing_behind(connection, name):
