@@ -152,6 +152,10 @@ class Connection:
         """Whether a question is out, or waits to be sent."""
         return question in self._unsent or question in self._lost or self._asked.get(question.request) is question
 
+    def awaits(self, question: Question | None) -> bool:
+        """Whether there is a question that will be answered: Ctrl-C may have come before it was posted."""
+        return question is not None and self.holds(question)
+
     def forget(self, question: Question) -> None:
         """Drop a question, sent or not."""
         self._asked.pop(question.request, None)

@@ -135,12 +135,12 @@ class SessionLife:
 
     def _join(self) -> None:
         """Ask for a session; a mapped one needs the present place of the files."""
-        self._join_at = FOREVER
         if self.delivery == "mapped":
             name = self.topic.name
             self._post(Question(self._connection, lambda request: ListTopics(request, [name]), self._listed))
         else:
             self._post(Question(self._connection, self._join_message, self._joined))
+        self._join_at = FOREVER  # last: Ctrl-C may come with the return of any call
 
     def _post(self, question: Question) -> None:
         before, self._question = self._question, question
@@ -319,7 +319,8 @@ class SessionLife:
     def turn(self, now: float) -> None:
         """Do what is due."""
         if self.session is None:
-            if self._question is None and self.failure is None and now >= self._join_at and self._is_alive(now):
+            is_due = self.failure is None and now >= self._join_at and self._is_alive(now)
+            if is_due and not self._connection.awaits(self._question):
                 self._join()
             return
         self.send_credit(self.session.credit_due())
@@ -353,7 +354,7 @@ class SessionLife:
     def _ask_about_silence(self, now: float) -> None:
         """Ask whether the log ended: silence is fine there, and a broken path otherwise."""
         self._heard = now
-        if self._asking is None:
+        if not self._connection.awaits(self._asking):
             name = self.topic.name
             self._asking = Question(self._connection, lambda request: ListTopics(request, [name]), self._told_ends)
             self._connection.post(self._asking)

@@ -113,14 +113,16 @@ class ConsumerCores:
 
     def turn(self, now: float) -> None:
         """See Part."""
-        if now >= self._look_at and self._asking is None:
+        if now >= self._look_at:
             self._look_at = now + TOPICS_PERIOD_S
+            if self.connection.awaits(self._asking):
+                return
             self._asking = Question(self.connection, lambda request: ListTopics(request, []), self._listed)
             self.connection.post(self._asking)
 
     def due(self) -> float:
         """See Part."""
-        return self._look_at if self._asking is None else FOREVER
+        return self._look_at
 
     def restored(self) -> None:
         """See Part."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from penstock.clients import connect
+from penstock.clients.consuming import together
 
 PATIENCE_S = 60.0
 LARGE = b"interrupted" * 20_000  # of several frames and buffers
@@ -90,3 +91,38 @@ def test_an_interrupt_costs_a_connection_and_no_record(serving, topic, scheme, c
         assert found == [*([LARGE] * last), b"after"]
         assert client._connection.channel.connections == 2
         setattr(place, name, interrupted._real)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_interrupt_as_a_consumer_joins_again_does_not_leave_it_without_a_session(several, monkeypatch) -> None:
+    """It came before the question was posted, so no answer will come to it."""
+    with connect(f"mem://joins-{several}") as client:
+        client.create_topic("t")
+        client.producer("t").send(b"one")
+        with client.consumer(["t"] if several else "t", group="g") as consumer:
+            assert [record.value for record in consumer.fetch()] == [b"one"]
+            consumer.commit()
+            core = consumer._core.cores["t"] if several else consumer._core
+            monkeypatch.setattr(client._connection, "post", interrupting)
+            core.life.rejoin()
+            with pytest.raises(KeyboardInterrupt):
+                consumer.fetch(wait=PATIENCE_S)
+            monkeypatch.undo()
+            client.producer("t").send(b"two")
+            assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == [b"two"]
+
+
+def interrupting(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_as_topics_are_looked_for_does_not_end_the_looking(monkeypatch) -> None:
+    monkeypatch.setattr(together, "TOPICS_PERIOD_S", 0.01)
+    with connect("mem://looks") as client, client.consumer(["s-*"], group="g") as consumer:
+        monkeypatch.setattr(client._connection, "post", interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.fetch(wait=PATIENCE_S)
+        monkeypatch.delattr(client._connection, "post")
+        client.create_topic("s-1")
+        client.producer("s-1").send(b"one")
+        assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == [b"one"]
