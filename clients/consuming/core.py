@@ -63,6 +63,7 @@ class ConsumerCore:
         self.back_to: dict[int, int] = {}  # the same of a call that was interrupted before its records were given
         self._torn = False  # the feed was interrupted, and may have let go of something
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
+        self._gone: set[int] = set()  # of these, the partitions that the next session did not have at first
         self._wanted: dict[int, int] = {}  # the latest commit, of which Ctrl-C may have kept the answer from us
         self._is_asking = False  # `commit` waits for its answer: a later commit of less would take it back
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
@@ -101,9 +102,10 @@ class ConsumerCore:
             self.life.failure = self._terms.difference(session, self._kept) or self.life.failure
         for partition, view in session.partitions.items():
             committed, position = self._kept.pop(partition, (-1, -1))
-            ours = view.committed in (committed, self._wanted.get(partition, committed))
+            ours = partition not in self._gone and view.committed in (committed, self._wanted.get(partition, committed))
             if ours and position > view.position and self.options.group:
                 view.position = view.fetched = position
+        self._gone = set(self._kept)
         hold(self.connection, self.paused, session, is_new=session is not self._held_in)
         self._held_in = session
         self._release_idle()
@@ -476,8 +478,7 @@ class ConsumerCore:
         again, self.closed = self.closed, True
         self._take_back()
         self._torn = False  # nothing is read any more
-        session = self.session
-        committing: Question | None = None
+        session, committing = self.session, None
         if session is not None and self.options.auto_commit_s is not None:
             if not failed:
                 self.enter(self._one_by_one)
