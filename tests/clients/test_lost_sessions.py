@@ -14,7 +14,7 @@ SILENCE_S = 11.0
 @pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize("several", [False, True])
 def test_partitions_that_went_to_another_member_are_read_from_the_cursor(several: bool, commits: bool) -> None:
-    """Also when no member commits meanwhile: the application was told that they were taken, and has dropped its work."""
+    """Also when no member commits meanwhile: the application was told that they are taken, and dropped its work."""
     broker, told = MemoryBroker(), list[AssignmentChange]()
     mine, other = broker.connect(), broker.connect()
     mine.create_topic("t")
