@@ -71,7 +71,7 @@ WORDS = {
 """Replaced wherever they stand, in this order; in docstrings too."""
 
 WAITS = re.compile(
-    r"(self\._|core\.|\b)driver\.run(_aside)?|core\.run|run_(last_)?told|(client|consumer)\.(close|ping)"
+    r"(self\._|core\.|\b)driver\.run(_aside)?|core\.run|run_(last_)?told|fetched|(client|consumer)\.(close|ping)"
 )
 """What is awaited when it is called, beside the methods of a module that await something."""
 
@@ -146,7 +146,7 @@ def imports(node: ast.ImportFrom, source: str) -> str:
     lines: list[str] = []
     for alias in node.names:
         path = f"{module}.py"
-        if alias.name.startswith(("Async", "each_", "in_", "run_told", "run_last_told")):
+        if alias.name.startswith(("Async", "each_", "in_", "run_told", "run_last_told", "fetched")):
             path = {**TWINS, **BY_HAND}[path]
         lines.append(f"from {relative(Path(path).with_suffix(''))} import {alias.name}")
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from .connection.driver import Driver
 from .connection.steps import FOREVER
 from .consuming.columnar import Columns, Format, converter
 from .consuming.core import ConsumerCore
-from .consuming.iterating import each_batch, each_record, run_last_told, run_told
+from .consuming.iterating import each_batch, each_record, fetched, run_last_told
 from .consuming.lags import lag, lags
 from .consuming.moving import pause, resume, seek
 from .descriptions import Committed
@@ -84,9 +84,9 @@ class Consumer(Generic[V]):
         deadline = core.connection.clock() + seconds(wait, "wait")
         core.begun = {}
         try:
-            if core.telling is None:
+            if core.telling is None and core.load is None:
                 return self._driver.run(core.fetch(max_records, deadline))
-            return run_told(self._driver, core, lambda: core.fetch(max_records, deadline))
+            return fetched(self._driver, core, max_records, deadline)
         except (KeyboardInterrupt, SystemExit):
             if core.begun:  # no call before this is noted: a second Ctrl-C may come with its return
                 core.back_to = core.begun

@@ -15,7 +15,7 @@ from .arguments.quantities import Duration, seconds, start_time
 from .connection.driver import Driver
 from .connection.steps import FOREVER
 from .consuming.columnar import Columns, Format, converter
-from .consuming.iterating import each_batch, each_record, run_last_told, run_told
+from .consuming.iterating import each_batch, each_record, fetched, run_last_told
 from .consuming.options import ConsumerOptions
 from .consuming.together import ConsumerCores
 from .descriptions import Committed
@@ -74,7 +74,7 @@ class TopicsConsumer(Generic[V]):
         deadline = core.connection.clock() + seconds(wait, "wait")
         core.begun = {}
         try:
-            return run_told(self._driver, core, lambda: core.fetch(max_records, deadline))
+            return fetched(self._driver, core, max_records, deadline)
         except (KeyboardInterrupt, SystemExit):
             core.back_to = core.begun
             raise

@@ -21,7 +21,7 @@ from ..descriptions import Committed
 from ..ranges.verbs import RangeVerbs
 from ..unpicklable import unpicklable
 from .driver import AsyncDriver
-from .iterating import each_batch, each_record, run_last_told, run_told
+from .iterating import each_batch, each_record, fetched, run_last_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,9 +82,9 @@ class AsyncConsumer(Generic[V]):
         deadline = core.connection.clock() + seconds(wait, "wait")
         core.begun = {}
         try:
-            if core.telling is None:
+            if core.telling is None and core.load is None:
                 return await self._driver.run(core.fetch(max_records, deadline))
-            return await run_told(self._driver, core, lambda: core.fetch(max_records, deadline))
+            return await fetched(self._driver, core, max_records, deadline)
         except (KeyboardInterrupt, SystemExit):
             if core.begun:  # no call before this is noted: a second Ctrl-C may come with its return
                 core.back_to = core.begun

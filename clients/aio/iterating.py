@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 from ...storage.batch import Batch
 from ...storage.errors import Closed
 from ...storage.record import Record
+from ..arguments.checking import count
 from ..connection.delivery import Delivery, range_ways
 from ..connection.steps import FOREVER, Steps
 from ..consuming.columnar import Convert
 from ..consuming.core import ConsumerCore
+from ..consuming.loading import loaded
 from ..consuming.reader import Reader
 from ..consuming.telling import Untold
 from ..ranges.known_topics import KnownTopics
@@ -33,6 +35,15 @@ async def run_told(driver: AsyncDriver, core: Reader, begin: Callable[[], Steps[
             return await driver.run(begin())
         except Untold:
             await tell(core)
+
+
+async def fetched(driver: AsyncDriver, core: Reader, most: int, deadline: float) -> list[Record[Any]]:
+    """What `fetch` returns. Records are loaded without the client's lock."""
+    if core.load is None or not most:
+        return await run_told(driver, core, lambda: core.fetch(most, deadline))
+    count("max_records", most)
+    run = await run_told(driver, core, lambda: core.next_list(deadline, one_by_one=False))
+    return loaded(core, run, most, lambda: driver.do(lambda: core.run_there(holds=True)))
 
 
 async def tell(core: Reader) -> None:
@@ -83,7 +94,7 @@ async def each_batch(driver: AsyncDriver, core: Reader, convert: Convert, patien
             return
         if found is None:
             return
-        yield found
+        yield found if core.load is None else loaded(core, found, found.left)
 
 
 async def each_task(driver: AsyncDriver, core: WorkerCore) -> AsyncIterator[Any]:

@@ -20,7 +20,7 @@ from ..descriptions import Committed
 from ..ranges.verbs import RangeVerbs
 from ..unpicklable import unpicklable
 from .driver import AsyncDriver
-from .iterating import each_batch, each_record, run_last_told, run_told
+from .iterating import each_batch, each_record, fetched, run_last_told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +74,7 @@ class AsyncTopicsConsumer(Generic[V]):
         deadline = core.connection.clock() + seconds(wait, "wait")
         core.begun = {}
         try:
-            return await run_told(self._driver, core, lambda: core.fetch(max_records, deadline))
+            return await fetched(self._driver, core, max_records, deadline)
         except (KeyboardInterrupt, SystemExit):
             core.back_to = core.begun
             raise

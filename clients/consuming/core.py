@@ -157,14 +157,15 @@ class ConsumerCore:
             if found is not None or self.connection.clock() >= deadline:
                 return found
 
-    def run_there(self) -> Handout | None:
-        """The rest of the present run, or the next available one."""
-        if self.closed or self.connection.forked or self.life.failure is not None:
+    def run_there(self, *, holds: bool = False) -> Handout | None:
+        """The rest of the present run, or the next available one. If the caller `holds` records: see `_taken`."""
+        if not holds and (self.closed or self.connection.forked or self.life.failure is not None):
             self.check_open()
-        handout = self._handout
-        if handout is not None and handout.left:
-            return handout
-        return self._taken(self._hand_out)
+        self._note()
+        run = self._handout or self._taken(self._hand_out, holds=holds, look=not holds)
+        if run is not None:
+            self.begun.setdefault(run.delivery.partition, run.position)
+        return run
 
     def fetch(self, max_records: int, deadline: float) -> Steps[list[Record[Any]]]:
         """At most `max_records` records: what is there, or what comes first by the deadline."""
@@ -190,16 +191,13 @@ class ConsumerCore:
                 handout, look = self._taken(self._hand_out, holds=holds or bool(taken), look=look), False
                 if handout is None:
                     break
-            some = self._take(handout, most - len(taken), holds=holds or bool(taken))
-            if not some:
-                break
-            taken += some
+            taken += self._take(handout, most - len(taken))
             handout = self._handout
         return taken
 
-    def _take(self, handout: Handout, most: int, *, holds: bool) -> list[Record[Any]]:
+    def _take(self, handout: Handout, most: int) -> list[Record[Any]]:
         self.begun.setdefault(handout.delivery.partition, handout.position)
-        taken = handout.take(most, holds=holds)
+        taken = handout.take(most)
         self._note()
         return taken
 
@@ -212,9 +210,8 @@ class ConsumerCore:
         """As `next_batch`, without waiting."""
         self.enter()
         self.check_open()
-        if self.load is not None:  # one at a time, up to one that cannot be loaded
-            run = self.run_there()
-            return None if run is None else self._take(run, run.left, holds=False)
+        if self.load is not None:
+            return self.run_there()  # whose records are loaded without the lock
         if self._handout is not None and self._handout.left:
             return self._rest_of(self._handout, convert)
         return self._taken(lambda delivery, batch: self._hand_out_whole(delivery, batch, convert))
@@ -232,7 +229,7 @@ class ConsumerCore:
     def _rest_of(self, handout: Handout, convert: Convert) -> Any:
         """The rest of a run begun record by record, as a batch."""
         found = convert(handout.batch, handout.position, handout.delivery.partition, self.topic.name)
-        self._take(handout, handout.left, holds=False)
+        self._take(handout, handout.left)
         return found
 
     def _taken(self, decode: Callable[[Delivery, Batch], T], *, holds: bool = False, look: bool = True) -> T | None:

@@ -11,6 +11,7 @@ Contract: offsets of a run are contiguous. `position` is exact at any moment and
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -46,14 +47,9 @@ class Handout(Struct, eq=False):
         """The next offset to be handed out."""
         return self.end - length_hint(self.iterator)
 
-    def take(self, count: int, *, holds: bool) -> list[Record[Any]]:
-        """Hand out at most `count` records; fewer before one that cannot be loaded.
-
-        Raises CannotDeserialize, and then the record counts as handed out. A caller that `holds` records leaves that to
-        its next call: it gets [].
-        """
-        run = self.iterator
-        return run.take(count, holds) if isinstance(run, LoadingRun) else list(islice(run, count))
+    def take(self, count: int) -> list[Record[Any]]:
+        """Hand out at most `count` records."""
+        return list(islice(self.iterator, count))
 
     def drop(self) -> None:
         """Hand out no more records, also through iterators that still exist."""
@@ -72,36 +68,28 @@ class LoadingRun(Iterator[Record[Any]]):
         self._run = run
         self._load = load
         self._at = 0  # moves when a record is loaded or refused: an interrupt in the middle loses none
+        self._lock = threading.Lock()  # of several threads that ask, each gets other records
 
     def __length_hint__(self) -> int:
         return max(len(self._run) - self._at, 0)
 
     def __next__(self) -> Record[Any]:
-        at = self._at
-        if at >= len(self._run):
-            raise StopIteration
-        try:
-            found = self._load(self._run[at])
-        except CannotDeserialize:
-            self._at = at + 1
-            raise
-        self._at = at + 1
-        return found
-
-    def take(self, count: int, holds: bool) -> list[Record[Any]]:
-        """See Handout."""
-        taken: list[Record[Any]] = []
-        try:
-            while len(taken) < count:
-                taken.append(next(self))
-        except StopIteration:
-            pass
-        except CannotDeserialize:
-            if not taken and not holds:
+        with self._lock:
+            at = self._at
+            if at >= len(self._run):
+                raise StopIteration
+            try:
+                found = self._load(self._run[at])
+            except CannotDeserialize:
+                self._at = at + 1
                 raise
-            self._at -= 1
-        return taken
+            self._at = at + 1
+            return found
 
     def drop(self) -> None:
         """End, also while another thread is in the middle of loading a record."""
         self._run = []
+
+    def back(self) -> None:
+        """The last record was not handed out."""
+        self._at -= 1

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 from ...storage.errors import Closed
 from ...storage.record import Record
+from ..arguments.checking import count
 from ..connection.driver import Driver
 from ..connection.steps import FOREVER, Steps
 from .columnar import Convert
 from .core import ConsumerCore
+from .loading import loaded
 from .reader import Reader
 from .telling import Untold
 
@@ -29,6 +31,15 @@ def run_told(driver: Driver, core: Reader, begin: Callable[[], Steps[T]]) -> T:
             return driver.run(begin())
         except Untold:
             tell(driver, core)
+
+
+def fetched(driver: Driver, core: Reader, most: int, deadline: float) -> list[Record[Any]]:
+    """What `fetch` returns. Records are loaded without the client's lock."""
+    if core.load is None or not most:
+        return run_told(driver, core, lambda: core.fetch(most, deadline))
+    count("max_records", most)
+    run = run_told(driver, core, lambda: core.next_list(deadline, one_by_one=False))
+    return loaded(core, run, most, lambda: driver.look(lambda: core.run_there(holds=True)))
 
 
 def tell(driver: Driver, core: Reader) -> None:
@@ -86,4 +97,4 @@ def each_batch(driver: Driver, core: Reader, convert: Convert, patience: float) 
             raise
         if found is None:
             return
-        yield found
+        yield found if core.load is None else loaded(core, found, found.left)

@@ -8,7 +8,7 @@ from ...storage.record import Record
 from ...transport.consumer_session import ConsumerSession
 from ..connection.steps import Steps
 from .columnar import Convert
-from .handout import Handout
+from .handout import Handout, Load
 from .telling import AssignmentNews
 
 if TYPE_CHECKING:
@@ -21,6 +21,15 @@ class Reader(Protocol):
     connection: Connection
     begun: Any
     back_to: Any
+
+    @property
+    def load(self) -> Load | None:
+        """What makes the records that the application gets; None where it gets bytes."""
+        ...
+
+    def run_there(self, *, holds: bool = False) -> Handout | None:
+        """The next run of records, without waiting. If the caller `holds` records, errors are left to its next call."""
+        ...
 
     @property
     def telling(self) -> AssignmentNews | None:

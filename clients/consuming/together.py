@@ -140,6 +140,15 @@ class ConsumerCores:
         return None if self._untold is None else self._untold.session
 
     @property
+    def load(self) -> Load | None:
+        """The same for all."""
+        return next((core.load for core in self.cores.values()), None)
+
+    def run_there(self, *, holds: bool = False) -> Handout | None:
+        """As ConsumerCore: a run of one of the topics."""
+        return self._one_of(lambda core: core.run_there(holds=holds))
+
+    @property
     def begun(self) -> dict[str, dict[int, int]]:
         """Where the present call began to hand out, by topic and partition."""
         return {name: core.begun for name, core in self.cores.items() if core.begun}
@@ -172,7 +181,7 @@ class ConsumerCores:
     def next_list(self, deadline: float, *, one_by_one: bool) -> Steps[Handout | None]:
         """As ConsumerCore: a run of one of the topics."""
         self._enter(one_by_one)
-        return (yield from self._first_of(lambda: self._one_of(ConsumerCore.run_there), deadline))
+        return (yield from self._first_of(self.run_there, deadline))
 
     def next_batch(self, convert: Convert, deadline: float) -> Steps[Any]:
         """As ConsumerCore: of one of the topics."""

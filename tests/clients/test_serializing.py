@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import threading
 from typing import Any
 
 import msgspec
@@ -284,3 +285,55 @@ def test_the_typed_options_are_the_arguments(kind, verb, options):
     assert {name: found[name].annotation for name in options.__annotations__} == {
         name: hint.__forward_arg__ for name, hint in options.__annotations__.items()
     }
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("way", ["fetch", "batches"])
+def test_a_slow_function_keeps_no_other_thread_of_the_client_waiting(several, way) -> None:
+    """It runs without the client's lock: another thread sends from within it."""
+    with connect(f"mem://slow-{several}-{way}") as client:
+        client.create_topic("t")
+        client.create_topic("other")
+        client.producer("t").send_many([b"1", b"2", b"3"])
+        other = client.producer("other")
+
+        def loads(value: bytes) -> int:
+            sending = threading.Thread(target=other.send, args=(value,), daemon=True)
+            sending.start()
+            sending.join(20)
+            assert not sending.is_alive(), "it waits for the lock"
+            return int(value)
+
+        consumer = client.consumer(["t"] if several else "t", value=(str, loads))
+        found = consumer.fetch(wait=20) if way == "fetch" else next(consumer.batches(wait=20))
+        assert [record.value for record in found] == [1, 2, 3]
+        assert client.topic("other").records == 3
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_what_is_no_error_of_the_function_gives_all_records_of_the_call_back(several) -> None:
+    """A timeout of an event loop, say: records that the call had loaded come again, and no commit passes them."""
+
+    class Late(BaseException):
+        pass
+
+    late = [3]
+
+    def loads(value: bytes) -> int:
+        if int(value) in late:
+            late.clear()
+            raise Late
+        return int(value)
+
+    with connect(f"mem://late-{several}") as client:
+        client.create_topic("t")
+        for number in range(5):  # a batch each
+            client.producer("t").send(b"%d" % number)
+        with client.consumer(["t"] if several else "t", group="g", value=(str, loads)) as consumer:
+            with pytest.raises(Late):
+                consumer.fetch(wait=20)
+            consumer.commit()
+            values: list[int] = []
+            while len(values) < 5:
+                values += [record.value for record in consumer.fetch(wait=20)]
+            assert values == [0, 1, 2, 3, 4]
