@@ -8,8 +8,9 @@ Contract:
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,17 @@ class Puts(NamedTuple):
     """Values, and the window."""
     batches: Callable[[Sequence[bytes]], None]
     """Values, in whatever way the client is fastest."""
+
+
+async def in_window(put: Callable[[bytes], Awaitable[object]], values: Sequence[bytes], window: int) -> None:
+    """Put values by a client of asyncio, `window` of them on their way at a time."""
+    left = iter(values)
+
+    async def one_after_the_other() -> None:
+        for value in left:
+            await put(value)
+
+    await asyncio.gather(*(one_after_the_other() for _ in range(window)))
 
 
 class Cluster(ABC):

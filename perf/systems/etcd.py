@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from . import servers
-from .cluster import Cluster, Puts
+from .cluster import Cluster, Puts, in_window
 
 SERVERS = 3
 WINDOW = 200
@@ -52,7 +53,7 @@ class Etcd(Cluster):
             loop = runner.get_loop()
 
             def many(values: Sequence[bytes], window: int) -> None:
-                loop.run_until_complete(_put_all(client, values, window))
+                loop.run_until_complete(in_window(partial(client.put, b"key"), values, window))
 
             yield Puts(
                 lambda value: loop.run_until_complete(client.put(b"key", value)), many,
@@ -77,21 +78,13 @@ def _connected(port: int) -> Iterator[tuple[asyncio.Runner, Any]]:
 
 
 async def _is_led(client: Any) -> bool:
+    import aetcd
+
     try:
         await client.put(b"ready", b"")
-    except Exception as error:  # whatever it raises until there is a leader
-        return not str(error) and False
+    except aetcd.ClientError:
+        return False
     return True
-
-
-async def _put_all(client: Any, values: Sequence[bytes], window: int) -> None:
-    left = iter(values)
-
-    async def put() -> None:
-        for value in left:
-            await client.put(b"key", value)
-
-    await asyncio.gather(*(put() for _ in range(window)))
 
 
 REPLICATED = Etcd()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from . import servers
-from .cluster import Cluster, Puts
+from .cluster import Cluster, Puts, in_window
 
 SERVERS = 3
 SUBJECT = "values"
@@ -62,7 +63,8 @@ class NatsCluster(Cluster):
             loop, stream = runner.get_loop(), client.jetstream()
 
             def many(values: Sequence[bytes], window: int) -> None:
-                loop.run_until_complete(_publish_all(stream, values, window))
+                publish = partial(stream.publish, SUBJECT, timeout=servers.PATIENCE_S)
+                loop.run_until_complete(in_window(publish, values, window))
 
             yield Puts(
                 lambda value: loop.run_until_complete(stream.publish(SUBJECT, value)), many,
@@ -92,16 +94,6 @@ async def _has_stream(client: Any) -> bool:
     except (APIError, TimeoutError):
         return False  # until its servers have met
     return True
-
-
-async def _publish_all(stream: Any, values: Sequence[bytes], window: int) -> None:
-    left = iter(values)
-
-    async def publish() -> None:
-        for value in left:
-            await stream.publish(SUBJECT, value, timeout=servers.PATIENCE_S)
-
-    await asyncio.gather(*(publish() for _ in range(window)))
 
 
 REPLICATED = NatsCluster()
