@@ -1,26 +1,30 @@
 """Adopts the directory of a `penstock.Log` as a topic of a data directory: its files move there, and none is copied.
 
-    1. check the log, and lock it         DIRECTORY/lock
+    1. lock the log, and check it         DIRECTORY/lock
     2. make the topic, which is empty     DATA/topics/<id>/0
     3. promise the terms of the log       DATA/promises
     4. say where the log begins           DIRECTORY/snapshot-...     if it does not begin with its first record
     5. rename the empty log               DATA/topics/<id>/0.aside
     6. rename DIRECTORY                   DATA/topics/<id>/0
     7. drop the empty log                 DATA/trash/...
-    8. remove what only a log alone has   lock, promises, board, first
+    8. remove what only a log alone has   board, first, promises
+    9. open it as a broker does           DATA/topics/<id>/0/snapshot-...     the second one
+    10. unlock it                         DATA/topics/<id>/0/lock
 
 Idea: a log's id of a partition follows from its place, and one that is random belongs wherever it is found (decision
 56). So a log is a partition as soon as it stands in the place of one.
 
 Contract: the log is whole in its directory up to the sixth step, and in the partition's from then on. Whatever ends
-this before the last step, the same call goes on with it: a topic that is there is taken for the one that it left if
-nothing was ever written to it. What is refused is left as it was. Must not know brokers.
+this before the last step, the same call goes on with it, and after the last step it changes nothing: a topic that is
+there is taken for the one that it left if nothing was ever written to it. What is refused is left as it was. The lock
+moves with the log, so of two calls one goes on and the other is refused. Must not know brokers.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from typing import Unpack
 
@@ -28,10 +32,13 @@ from ..broker.engine.tables.state import PartitionState
 from ..broker.errors import TopicExists
 from ..storage import layout, lock, snapshots
 from ..storage.data_directory import TRASH, partition_path
-from ..storage.embedded import Log
 from ..storage.errors import Corrupt, Error, ForeignDirectory, InvalidArgument, InvalidTopic, StorageError
 from ..storage.files import Files
 from ..storage.first import read_first
+from ..storage.log import LogOptions, LogWriter
+from ..storage.log_ids import own_id
+from ..storage.opening import find_end
+from ..storage.order import Sole
 from ..storage.promises import Promises
 from ..storage.verify import Report, verify
 from .arguments.settings import TopicOptions
@@ -43,8 +50,10 @@ _APART = (
     "move the log to that of the data directory first (mv), or read it and send its records"
 )
 
-ALONE = (layout.BOARD, layout.FIRST, layout.PROMISES, layout.LOCK)
-"""What a log has in its directory that stands alone. The last says that there may be others."""
+_NO_LOG = "there is no log in {}: give the directory of a penstock.Log"
+
+ALONE = (layout.BOARD, layout.FIRST, layout.PROMISES)
+"""What a log has in its directory that stands alone, beside its lock, which says that there may be others."""
 
 
 def adopt(
@@ -65,65 +74,93 @@ def adopt(
     files, data, source = files or Files(), os.path.realpath(data), os.path.realpath(directory)
     with ExitStack() as stack:
         found = _checked(files, data, source, stack)
-        made = False
+        if found is None:
+            place, topic = _moved_already(files, data, source, name, stack)
+        else:
+            place, topic = _moved(files, data, source, name, found, settings)
+        if place is not None:
+            _drop_aside(files, data, place, topic.id)
+            _remove(files, place, ALONE)
         with connect(f"file://{data}") as client:
-            if found is None:
-                topic = _begun(client, name)
-            else:
-                topic, made = _empty_topic(client, name, settings)
-        place = "" if topic is None else partition_path(data, bytes.fromhex(topic.id), 0)
-        if topic is not None and found is not None and not made:
-            _need_untouched(files, topic, place)
-        if topic is None or (found is None and not files.exists(f"{place}/{layout.LOCK}")):
-            raise InvalidTopic(f"there is no log in {source}: give the directory of a penstock.Log")
-        if found is not None:
-            guard = lock.take(f"{data}/{layout.LOCK}", files)
-            try:
-                _promise(files, data, source, bytes.fromhex(found.log_id))
-                _note_beginning(files, source, found)
-                _move(files, source, place)
-            except OSError as error:
-                guard.release()
-                if made:
-                    with connect(f"file://{data}") as client:
-                        client.delete_topic(name)
-                raise _immovable(source, data, error) from error
-            finally:
-                guard.release()
-        _drop_aside(files, data, place, topic.id)
-        for each in ALONE:
-            with suppress(FileNotFoundError):
-                files.unlink(f"{place}/{each}")
-        files.sync_dir(place)
-    with connect(f"file://{data}") as client:
-        return client.topic(name)
+            topic = client.create_topic(name, if_missing=True)
+        if place is not None:
+            _remove(files, place, [layout.LOCK])
+    return topic
 
 
 def _checked(files: Files, data: str, source: str, stack: ExitStack) -> Report | None:
     """What the log has, which is locked from here on; None where it has moved already."""
-    if not files.exists(source):
-        return None  # by an earlier call
     if not layout.live_segments(files.listdir(source))[0]:
-        raise InvalidTopic(f"there is no log in {source}: give the directory of a penstock.Log")
+        if files.exists(source):
+            raise InvalidTopic(_NO_LOG.format(source))
+        return None  # by an earlier call
     guard = lock.lock_path(source, files)
     if guard != f"{source}/{layout.LOCK}":
         raise ForeignDirectory(f"{source} is of the data directory {os.path.dirname(guard)}, and a topic there already")
+    try:
+        stack.callback(lock.take(guard, files).release)
+    except FileNotFoundError:
+        return None  # by another call, right now
     files.mkdir(data)
     if os.path.commonpath((data, source)) in (data, source):
         raise InvalidArgument(f"{source} and {data} are one inside of the other: move one of them away first")
     if os.stat(source).st_dev != os.stat(data).st_dev:
         raise InvalidArgument(_APART.format(source, data))
-    Log(source, files=files).close()  # it recovers, and what it has is durable then
-    stack.callback(lock.take(guard, files).release)
+    first, end = _recovered(files, source)
     report = verify(files, source)
     if not report.ok:
         raise Corrupt(f"the log in {source} is damaged: see penstock log verify, and repair it first", path=source)
+    report.first_offset, report.end_offset = first, end
     return report
 
 
-def _begun(client: Client, name: str) -> Topic | None:
-    """The topic to which an earlier call has moved a log."""
-    return next((topic for topic in client.topics() if topic.name == name), None)
+def _recovered(files: Files, source: str) -> tuple[int, int]:
+    """The offsets of a log, also of one without a batch; what it has is durable then, and what was not ended is cut."""
+    promises = Promises(f"{source}/{layout.PROMISES}", files)
+    try:
+        writer = LogWriter.open(source, files=files, order=Sole(promises), options=LogOptions())
+        first, end = writer.first_offset, writer.end_offset
+        writer.close()
+    finally:
+        promises.close()
+    return first, end
+
+
+def _moved_already(files: Files, data: str, source: str, name: str, stack: ExitStack) -> tuple[str | None, Topic]:
+    """The place of a log that an earlier call has moved, locked from here on; None if nothing is left to do."""
+    with connect(f"file://{data}") as client:
+        topic = next((topic for topic in client.topics() if topic.name == name), None)
+    if topic is None:
+        raise InvalidTopic(_NO_LOG.format(source))
+    place = partition_path(data, bytes.fromhex(topic.id), 0)
+    if files.exists(f"{place}/{layout.LOCK}"):
+        stack.callback(lock.take(f"{place}/{layout.LOCK}", files).release)
+        return place, topic
+    if find_end(files, place).log_id == own_id(place):
+        raise InvalidTopic(_NO_LOG.format(source))
+    return None, topic
+
+
+def _moved(files: Files, data: str, source: str, name: str, found: Report, settings: TopicOptions) -> tuple[str, Topic]:
+    """Move the log, and say where it is now."""
+    with connect(f"file://{data}") as client:
+        topic, made = _empty_topic(client, name, settings)
+    place = partition_path(data, bytes.fromhex(topic.id), 0)
+    if not made:
+        _need_untouched(files, topic, place)
+    guard = lock.take(f"{data}/{layout.LOCK}", files)
+    try:
+        _promise(files, data, source, bytes.fromhex(found.log_id))
+        _note_beginning(files, source, found)
+        refused = _move(files, source, place)
+    finally:
+        guard.release()
+    if refused is not None:
+        if made:
+            with connect(f"file://{data}") as client:
+                client.delete_topic(name)
+        raise _immovable(source, data, refused) from refused
+    return place, topic
 
 
 def _empty_topic(client: Client, name: str, settings: TopicOptions) -> tuple[Topic, bool]:
@@ -173,26 +210,35 @@ def _promise(files: Files, data: str, source: str, log_id: bytes) -> None:
 def _note_beginning(files: Files, source: str, found: Report) -> None:
     """A partition says in its log where it begins, and in a snapshot from there on. A log alone says it in a file."""
     log_id = bytes.fromhex(found.log_id)
-    first = max(found.first_offset, read_first(files, source, log_id))
+    first = min(max(found.first_offset, read_first(files, source, log_id)), found.end_offset)
     if first > 0 or found.first_seq > 1:
         state = PartitionState()
         state.seq, state.end, state.first = found.first_seq - 1, found.first_offset, first
         snapshots.save(files, source, state.seq, state.term, state.encode(), log_id)
 
 
-def _move(files: Files, source: str, place: str) -> None:
+def _move(files: Files, source: str, place: str) -> OSError | None:
+    """Put the log in the place of the empty one; why that is impossible, and then all stands as it stood."""
     parent, aside = os.path.dirname(place), _aside(place)
     if files.exists(place):
         files.rename_dir(place, aside)
         files.sync_dir(parent)
     try:
         files.rename_dir(source, place)
-    except OSError:
+    except OSError as error:
         files.rename_dir(aside, place)
         files.sync_dir(parent)
-        raise
+        return error
     files.sync_dir(parent)
     files.sync_dir(os.path.dirname(source))
+    return None
+
+
+def _remove(files: Files, place: str, names: Iterable[str]) -> None:
+    for name in names:
+        with suppress(FileNotFoundError):
+            files.unlink(f"{place}/{name}")
+    files.sync_dir(place)
 
 
 def _drop_aside(files: Files, data: str, place: str, topic: str) -> None:

@@ -106,8 +106,11 @@ def adopt(
     from ..clients.adopting import adopt as take_over
 
     config = configuration.load({**dict(settings), "data": data}, path=config_file).config
+    was_there = directory.exists()
     topic = take_over(config.data, name, str(directory), **_given(options))
-    sentence = f"topic {name} took over {directory}: {units.count_text(topic.records, 'record')}"
+    done = f"topic {name} took over {directory}"
+    before = f"{directory} is gone, and topic {name} has taken over a log already"
+    sentence = f"{done if was_there else before}: {units.count_text(topic.records, 'record')}"
     Output(as_json=as_json).say("adopted", sentence, topic=name, id=topic.id, records=topic.records)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from penstock.storage import layout, lock
 from penstock.storage.errors import (
     AlreadyOpen,
     Corrupt,
+    Error,
     ForeignDirectory,
     InvalidTopic,
     NewerFormat,
@@ -23,6 +26,7 @@ from penstock.storage.errors import (
     StorageError,
 )
 from penstock.storage.files import Files
+from penstock.storage.first import write_first
 from penstock.storage.promises import Promises
 from penstock.storage.verify import verify
 from support.processes import Serving
@@ -85,7 +89,7 @@ def test_a_log_that_was_truncated_begins_where_it_did(place, tmp_path, first):
         assert log.first_offset == first
     assert verify(Files(), str(place)).ok
     url = f"file://{tmp_path}/data"
-    adopt(str(tmp_path / "data"), "flights", str(place))
+    assert adopt(str(tmp_path / "data"), "flights", str(place)).records == COUNT - first
     with connect(url) as client:
         assert client.producer("flights").send(b"more") == COUNT
         assert fetched(client.consumer("flights", group="g"), 1)[0].offset == first
@@ -94,6 +98,45 @@ def test_a_log_that_was_truncated_begins_where_it_did(place, tmp_path, first):
                 client.read("flights", 0, first - 1)
     with connect(url) as client:  # as a later start finds it
         assert fetched(client.consumer("flights", group="h"), 1)[0].offset == first
+
+
+@pytest.mark.parametrize("damaged", ["the oldest", "the newest"])
+def test_where_it_begins_is_said_by_two_snapshots(place, tmp_path, damaged):
+    fill(place)
+    with Log(place) as log:
+        log.truncate(95)
+    adopt(str(tmp_path / "data"), "flights", str(place))
+    with connect(f"file://{tmp_path}/data") as client:
+        directory = Path(client.topic("flights").partitions[0].directory)
+    oldest, newest = sorted(directory.glob("snapshot-*"))
+    (oldest if damaged == "the oldest" else newest).write_bytes(b"damaged")
+    records = read(f"file://{tmp_path}/data", "flights", COUNT - 95)
+    assert [record.offset for record in records] == list(range(95, COUNT))
+
+
+def test_a_log_without_a_batch_begins_where_its_segment_does(place, tmp_path):
+    """As a writer leaves it that is killed before the first batch of a new segment, once the others are gone."""
+    with Log(place, segment_bytes="4KB", commit="written") as log:
+        offset = 0
+        while len(segments(place)) < 2:
+            offset = log.append(b"v" * 500)
+        shutil.copytree(place, tmp_path / "killed")
+    last = max((tmp_path / "killed").glob("*.segment"))
+    last.write_bytes(last.read_bytes()[: layout.DATA_START].ljust(last.stat().st_size, b"\0"))
+    with Log(tmp_path / "killed") as log:
+        assert log.truncate("latest") == log.end_offset == offset
+    assert len(segments(tmp_path / "killed")) == 1
+    made = adopt(str(tmp_path / "data"), "flights", str(tmp_path / "killed"))
+    assert [(each.first, each.end) for each in made.partitions] == [(offset, offset)]
+    with connect(f"file://{tmp_path}/data") as client:
+        assert client.producer("flights").send(b"more") == offset
+
+
+def test_a_log_that_was_truncated_where_a_power_cut_took_records_begins_at_its_end(place, tmp_path):
+    fill(place)
+    write_first(Files(), str(place), bytes.fromhex(verify(Files(), str(place)).log_id), COUNT + 5)
+    (partition,) = adopt(str(tmp_path / "data"), "flights", str(place)).partitions
+    assert (partition.first, partition.end) == (COUNT, COUNT)
 
 
 def test_a_log_whose_oldest_files_are_gone_is_whole_and_can_be_adopted(place, tmp_path):
@@ -123,20 +166,19 @@ def test_a_term_of_the_log_is_not_used_again(place, tmp_path):
 # -- refused ---------------------------------------------------------------------------------------------
 
 
+def segments(place: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in place.glob("*.segment")}
+
+
 @pytest.fixture
 def refused(place, tmp_path):
     """Says why; the log is as it was, and there is no topic."""
 
     def check(error: type[Exception], match: str, name: str = "flights") -> None:
-        before = {path.name: path.read_bytes() for path in place.iterdir()} if place.exists() else None
+        before = segments(place)
         with pytest.raises(error, match=match):
             adopt(str(tmp_path / "data"), name, str(place))
-        after = {path.name: path.read_bytes() for path in place.iterdir()} if place.exists() else None
-        if before is not None:
-            assert after is not None
-            assert {name: before[name] for name in before if "segment" in name} == {
-                name: after[name] for name in after if "segment" in name
-            }
+        assert segments(place) == before
 
     return check
 
@@ -160,8 +202,10 @@ def test_no_log_is_refused(place, tmp_path, refused):
     refused(InvalidTopic, "there is no log in")
     place.mkdir()
     refused(InvalidTopic, "there is no log in .*: give the directory of a penstock.Log")
-    fill(place)
-    adopt(str(tmp_path / "data"), "flights", str(place))
+    with connect(f"file://{tmp_path}/data") as client:
+        client.create_topic("flights")
+        client.producer("flights").send(b"mine")
+    place.rmdir()
     refused(InvalidTopic, "there is no log in")
 
 
@@ -244,6 +288,27 @@ def test_a_directory_that_cannot_be_moved_leaves_all_as_it_was(place, tmp_path, 
     assert adopt(str(tmp_path / "data"), "flights", str(place)).records == COUNT
 
 
+@pytest.mark.parametrize("was_there", [False, True])
+@pytest.mark.parametrize("which", range(4))
+def test_what_fails_beside_the_move_is_told_as_it_is_and_the_same_call_goes_on(place, tmp_path, which, was_there):
+    class Failing(Files):
+        left = which
+
+        def sync_dir(self, path: str) -> None:
+            self.left -= 1
+            if self.left == -1:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            super().sync_dir(path)
+
+    fill(place)
+    if was_there:
+        with connect(f"file://{tmp_path}/data") as client:
+            client.create_topic("flights")
+    with pytest.raises(OSError, match="Input/output error"):
+        adopt(str(tmp_path / "data"), "flights", str(place), files=Failing())
+    assert adopt(str(tmp_path / "data"), "flights", str(place)).records == COUNT
+
+
 def test_one_inside_of_the_other_is_refused(place):
     fill(place)
     with pytest.raises(InvalidArgument, match="one inside of the other"):
@@ -278,7 +343,7 @@ def test_a_newer_format_is_refused(place, refused, monkeypatch):
     def newer(*_, **__):
         raise NewerFormat("the segment has version 9")
 
-    monkeypatch.setattr("penstock.storage.embedded.LogWriter.create_or_open", newer)
+    monkeypatch.setattr("penstock.clients.adopting.LogWriter.open", newer)
     refused(NewerFormat, "version 9")
 
 
@@ -311,7 +376,10 @@ class Killed(BaseException):
     """Nothing catches it."""
 
 
-def _dying(name: str):
+STEPS = ("mkdir", "create", "rewrite", "rename", "rename_dir", "sync", "sync_dir", "unlink")
+
+
+def _stepping(name: str):
     def act(self, *args, **how):
         self._step()
         return getattr(Files, name)(self, *args, **how)
@@ -319,8 +387,8 @@ def _dying(name: str):
     return act
 
 
-for _name in ("mkdir", "create", "rewrite", "rename", "rename_dir", "sync", "sync_dir", "unlink"):
-    setattr(Dying, _name, _dying(_name))
+for _name in STEPS:
+    setattr(Dying, _name, _stepping(_name))
 
 
 class Looking(Files):
@@ -344,7 +412,7 @@ def test_the_log_is_locked_while_it_moves(place, tmp_path):
 
 @pytest.mark.parametrize("first", [0, 95])
 def test_whatever_ends_the_move_leaves_the_log_whole_in_one_place(tmp_path, first):
-    ended = steps = again = 0
+    ended = steps = 0
     while not ended:
         place, data = tmp_path / f"log{steps}", tmp_path / f"data{steps}"
         fill(place)
@@ -363,12 +431,69 @@ def test_whatever_ends_the_move_leaves_the_log_whole_in_one_place(tmp_path, firs
         else:
             records = read(f"file://{data}", "flights", COUNT - first)
             assert [record.offset for record in records] == list(range(first, COUNT))
-        if place.exists() or any((data / "topics").rglob(layout.LOCK)):  # it was not done yet
-            made = adopt(str(data), "flights", str(place))
-            assert not {*ALONE} & {*os.listdir(made.partitions[0].directory)}
-            again += 1
+        made = adopt(str(data), "flights", str(place))
+        assert made.records == COUNT - first
+        assert not {*ALONE, layout.LOCK} & {*os.listdir(made.partitions[0].directory)}
         records = read(f"file://{data}", "flights", COUNT - first, member="m")
         assert [record.offset for record in records] == list(range(first, COUNT))
         assert not place.exists()
         steps += 1
-    assert again > 8
+    assert steps > 15
+
+
+def test_calls_that_end_each_a_step_later_than_the_one_before_come_to_an_end(place, tmp_path):
+    fill(place)
+    with Log(place) as log:
+        log.truncate(95)
+    files = Dying()
+    for step in range(1000):
+        files.left = step
+        try:
+            made = adopt(str(tmp_path / "data"), "flights", str(place), files=files)
+            break
+        except Killed:
+            if place.exists():
+                with Log(place, read_only=True) as log:
+                    assert [record.value for record in log] == [b"%d" % number for number in range(95, COUNT)]
+    assert made.records == COUNT - 95
+    assert verify(Files(), made.partitions[0].directory).clean
+
+
+class Meanwhile(Files):
+    """Another process makes the same call before the nth time that this one looks at a directory or changes it."""
+
+    def __init__(self, step: int, call: Callable[[], object]) -> None:
+        self.left, self.call = step, call
+        self.refused: list[Error] = []
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left == -1:
+            try:
+                self.call()
+            except Error as error:
+                self.refused.append(error)
+
+
+for _name in (*STEPS, "listdir", "try_lock"):
+    setattr(Meanwhile, _name, _stepping(_name))
+
+
+def test_of_two_calls_at_once_one_adopts_and_the_other_is_refused(tmp_path):
+    step = refused = 0
+    while True:
+        place, data = tmp_path / f"log{step}", tmp_path / f"data{step}"
+        fill(place)
+        files = Meanwhile(step, lambda place=place, data=data: adopt(str(data), "flights", str(place)))
+        try:
+            adopt(str(data), "flights", str(place), files=files)
+        except Error as error:
+            files.refused.append(error)
+        assert all(isinstance(each, (AlreadyOpen, TopicExists)) for each in files.refused), (step, files.refused)
+        assert len(files.refused) < 2
+        assert adopt(str(data), "flights", str(place)).records == COUNT
+        refused += len(files.refused)
+        if files.left >= 0:
+            break
+        step += 1
+    assert refused > 10

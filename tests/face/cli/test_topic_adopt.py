@@ -19,8 +19,11 @@ def test_it_says_how_many_records_there_are(cli: Cli, tmp_path: Path) -> None:
     assert done.text == f"topic flights took over {tmp_path}/log: 2 records\n"
     assert b"retention_s" in cli("topic", "show", "flights", "--url", f"file://{tmp_path}/data").out
     again = cli(*arguments)
-    assert again.code == exits.USAGE
-    assert "there is no log in" in again.err
+    assert again.code == exits.OK
+    assert again.text == f"{tmp_path}/log is gone, and topic flights has taken over a log already: 2 records\n"
+    other = cli("topic", "adopt", "trains", *arguments[3:])
+    assert other.code == exits.USAGE
+    assert "there is no log in" in other.err
 
 
 def test_its_json_names_the_topic(cli: Cli, tmp_path: Path) -> None:
