@@ -378,6 +378,8 @@ class QueueWorker(Struct, array_like=True, frozen=True, gc=False):
     pending: Count  # records it holds
     first_us: Int64 = -1  # when it was first given records, or made; -1: not known
     last_us: Int64 = -1  # when it was last given records, or extended a lease; -1: never, or not known
+    asked_us: Int64 = -1  # when it last asked for records, or ceased to wait for some; -1: not since the broker began
+    waits: bool = False  # a request of it waits for records now
 
 
 class PendingPartition(Struct, array_like=True, frozen=True, gc=False):

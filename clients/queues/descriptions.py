@@ -212,13 +212,16 @@ class QueueWorker(msgspec.Struct, frozen=True):
     """A worker of a queue group, by its name. `pending` is how many tasks it holds. Made by `Client.workers`.
 
     `first_seen` is when it first asked for tasks. `last_active` is when it was last given some or extended a lease, and
-    None if it never was. Both are None where the group does not remember it.
+    None if it never was. Both are None where the group does not remember it. `last_asked` is when it last asked for
+    tasks, None if it did not since the broker began, and `waiting` whether a request of it waits for some now.
     """
 
     name: str
     pending: int
     first_seen: datetime | None
     last_active: datetime | None
+    last_asked: datetime | None
+    waiting: bool
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -309,7 +312,13 @@ def pending_summary_of(topic: str, found: queue_messages.Workers) -> PendingSumm
 
 def workers_of(found: queue_messages.Workers) -> list[QueueWorker]:
     """The workers of a queue group as the wire has them."""
-    return [QueueWorker(each.name, each.pending, moment(each.first_us), moment(each.last_us)) for each in found.workers]
+    return [
+        QueueWorker(
+            each.name, each.pending, moment(each.first_us), moment(each.last_us), moment(each.asked_us),
+            waiting=each.waits,
+        )
+        for each in found.workers
+    ]  # fmt: skip
 
 
 def schedule_of(found: messages.Schedule) -> Schedule:

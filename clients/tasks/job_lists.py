@@ -6,7 +6,7 @@ Idea: a broker places many records in few runs of offsets, so ten thousand jobs 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import TypeVar, overload
 
@@ -44,6 +44,13 @@ class JobList(Sequence[J]):
         number = bisect_right(self._ends, at)
         partition, first, count = self._runs[number]
         return self._job(task_id(self._queue, partition, first + at - (self._ends[number] - count)))
+
+    def __add__(self, other: Iterable[J]) -> list[J]:
+        """A list of these jobs and others, each made now."""
+        return [*self, *other] if isinstance(other, Iterable) else NotImplemented
+
+    def __radd__(self, other: Iterable[J]) -> list[J]:
+        return [*other, *self] if isinstance(other, Iterable) else NotImplemented
 
     @property
     def runs(self) -> Sequence[Run]:

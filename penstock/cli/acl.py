@@ -13,6 +13,7 @@ import click
 from ..broker import access_file
 from ..broker.errors import InvalidUsers
 from ..broker.rights import OPERATIONS, Grant, authorize, in_order, is_pattern
+from .consent import ask, asks_first
 from .options import F, with_output
 from .output import Output
 
@@ -71,10 +72,13 @@ def add(file: str, name: str, grant: Grant, output: Output) -> None:
 
 @command.command(short_help="Take a line back.")
 @_of_one_line
-def delete(file: str, name: str, grant: Grant, output: Output) -> None:
+@asks_first
+def delete(file: str, name: str, grant: Grant, asks: bool, output: Output) -> None:
     """Take back what was added with the same words. Sessions that it allowed end within a second."""
-    access_file.delete_grant(file, name, grant)
     line = access_file.as_line(name, grant)
+    if asks:
+        ask(f"delete {line} from {file}?")
+    access_file.delete_grant(file, name, grant)
     output.say("deleted", f"{line} deleted", line=line, file=file)
 
 

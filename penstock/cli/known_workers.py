@@ -28,19 +28,20 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 def list_(topic: str | None, group: str | None, most: int, session: Invocation) -> None:
     """List the workers of the queues of TOPIC, or of all, the latest first: the tasks that each holds, and since when.
 
-    Workers that hold nothing are listed, too, as long as their queue remembers them. With --json, each worker has its
+    Workers that hold nothing are listed, too, also those that ended, as long as their queue remembers them: the last
+    column says when each was last seen, which is now for those that wait for tasks. With --json, each worker has its
     tasks, the longest held first.
     """
     with session.connect() as client:
         queues = [client.queue(topic, group)] if topic and group else client.queues(topic)
         found = [each for queue in queues if group in (None, queue.name) for each in _of(client, queue, most)]
-    found.sort(key=lambda each: _seen(each[1]), reverse=True)
+    found.sort(key=lambda each: (each[1].waiting, _seen(each[1])), reverse=True)
     if session.output.as_json:
         for each in found:
             session.output.json(_as_json(*each))
         return
     session.output.table(
-        ["worker", "queue", "group", ">tasks", "oldest task", "held since", "first seen", "last active"],
+        ["worker", "queue", "group", ">tasks", "oldest task", "held since", "first seen", "last seen"],
         [_row(*each) for each in found],
         empty="no worker has asked for tasks yet",
     )
@@ -84,9 +85,9 @@ def _of(client: Client, queue: Queue, most: int) -> list[tuple[Queue, QueueWorke
 
 def _row(queue: Queue, worker: QueueWorker, held: list[PendingTask]) -> tuple[Any, ...]:
     oldest = (held[0].id, _moment_text(held[0].given)) if held else (None, None)
-    seen = (worker.first_seen, worker.last_active)
+    first, last = _moment_text(worker.first_seen), "now" if worker.waiting else _moment_text(_seen(worker))
     count = max(worker.pending, len(held))  # they were asked for one after the other
-    return (worker.name, queue.topic, queue.name, count, *oldest, *map(_moment_text, seen))
+    return (worker.name, queue.topic, queue.name, count, *oldest, first, last)
 
 
 def _as_json(queue: Queue, worker: QueueWorker, held: list[PendingTask]) -> dict[str, Any]:
@@ -101,9 +102,9 @@ def _as_json(queue: Queue, worker: QueueWorker, held: list[PendingTask]) -> dict
 
 
 def _seen(worker: QueueWorker) -> datetime:
-    """When a worker was last seen, as far as that is known."""
-    return max(worker.first_seen or NEVER, worker.last_active or NEVER)
+    """When a worker was last seen, as far as that is known; else NEVER."""
+    return max(each or NEVER for each in (worker.first_seen, worker.last_active, worker.last_asked))
 
 
 def _moment_text(moment: datetime | None) -> str | None:
-    return None if moment is None else utc_text(moment)
+    return None if moment in (None, NEVER) else utc_text(moment)

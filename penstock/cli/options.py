@@ -52,6 +52,11 @@ class Invocation:
         """The broker's address: the given one, or that of this user's default broker."""
         return address.broker_url(self.loaded)
 
+    @property
+    def authenticates(self) -> bool:
+        """Whether a connection is that of a user with a key, who sees what it has grants for."""
+        return self.url.startswith("tcp:") and bool(self.config.key)
+
     @contextmanager
     def connect(self) -> Iterator[Client]:
         """A client of the broker. Raises what `penstock.connect` raises."""

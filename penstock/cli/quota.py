@@ -9,6 +9,7 @@ import click
 
 from ..broker import access_file
 from ..broker.quotas import Quota
+from .consent import ask, asks_first
 from .options import SIZE, with_output
 from .output import Output
 
@@ -58,7 +59,10 @@ def list_(file: str, output: Output) -> None:
 @_FILE
 @_NAME
 @with_output
-def delete(file: str, name: str, output: Output) -> None:
+@asks_first
+def delete(file: str, name: str, asks: bool, output: Output) -> None:
     """Take the quota of NAME, or of *, away."""
+    if asks:
+        ask(f"delete the quota of {name} from {file}?")
     access_file.delete_quota(file, name)
     output.say("deleted", f"quota of {name} deleted", user=name, file=file)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .consent import ask, asks_first
 from .formats import json_bytes, shown
 from .names import SCHEDULE, TOPIC, topic_argument
 from .options import HEADER, TYPED, Invocation, with_session
@@ -75,9 +76,12 @@ def list_(topic: str | None, session: Invocation) -> None:
 @topic_argument
 @click.argument("name", type=SCHEDULE)
 @with_session
-def delete(topic: str, name: str, session: Invocation) -> None:
+@asks_first
+def delete(topic: str, name: str, asks: bool, session: Invocation) -> None:
     """Delete schedule NAME of TOPIC. The records it appended stay."""
     with session.connect() as client:
+        if asks:
+            ask(f"delete schedule {name} of topic {topic}?")
         client.delete_schedule(topic, name)
     session.output.say("deleted", f"schedule {name} of {topic} deleted", topic=topic, name=name)
 

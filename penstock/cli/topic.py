@@ -19,6 +19,9 @@ from .positions import POSITION
 if TYPE_CHECKING:
     from ..clients import Partition, Topic
 
+_NONE_YET = "no topics yet: penstock topic create NAME"
+_NONE_TO_SEE = "no topics that the user of this key may see: penstock acl add FILE USER see topic:NAME, or topic create"
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -130,7 +133,7 @@ def list_(session: Invocation) -> None:
             (t.name, len(t.partitions), t.records, units.size_text(t.size_bytes), t.settings["commit"], _state(t))
             for t in topics
         ],
-        empty="no topics yet: penstock topic create NAME",
+        empty=_NONE_TO_SEE if session.authenticates else _NONE_YET,
     )
 
 

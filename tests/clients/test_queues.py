@@ -140,7 +140,8 @@ def test_workers_are_listed_and_forgotten_with_what_they_hold(client, topic):
     with client.worker(topic, group="jobs", prefetch=0, name="ann") as ann:
         assert ann.fetch(6, wait=0) == []
         (idle,) = client.workers(topic, "jobs")
-        assert (idle.name, idle.pending, idle.last_active) == ("ann", 0, None)
+        assert (idle.name, idle.pending, idle.last_active, idle.waiting) == ("ann", 0, None, False)
+        assert abs(idle.first_seen - idle.last_asked) < timedelta(seconds=5)
         client.resume_queue(topic, "jobs")
         tasks = [*ann.fetch(6, wait=WAIT), *ann.fetch(6, wait=WAIT)]
         tasks[0].ack()

@@ -53,7 +53,12 @@ def test_deleting_asks_first_and_a_no_changes_nothing(on: Cli, topic: str) -> No
 
 
 @pytest.mark.parametrize(
-    "words", [("topic", "delete"), ("group", "delete", "g"), ("queue", "delete"), ("dead", "discard", "--all")], ids=str
+    "words",
+    [
+        *[("topic", "delete"), ("group", "delete", "g"), ("queue", "delete"), ("dead", "discard", "--all")],
+        ("schedule", "delete", "n"),
+    ],
+    ids=str,
 )
 def test_what_destroys_needs_yes_where_nobody_can_be_asked(cli: Cli, words: tuple[str, ...]) -> None:
     """Nothing is tried: there is no broker, and the command line is refused before that is found."""

@@ -256,7 +256,7 @@ def test_urgent_tasks_go_first(on: Cli, queue: str) -> None:
         (["dead", "show", "{queue}-0-0"], exits.NOT_FOUND, "is not dead-lettered"),
         (["schedule", "set", "{queue}", "n", "every now", "v"], exits.USAGE, "every now"),
         (["schedule", "set", "{queue}", "n", "* * *", "v"], exits.USAGE, "* * *"),
-        (["schedule", "delete", "{queue}", "n"], exits.NOT_FOUND, "n"),
+        (["schedule", "delete", "{queue}", "n", "--yes"], exits.NOT_FOUND, "n"),
     ],
     ids=lambda value: f"{value[0]}-{value[1]}" if isinstance(value, list) else "",
 )
@@ -335,7 +335,7 @@ def test_schedules_are_set_listed_and_deleted(on: Cli, queue: str) -> None:
     (said,) = on("schedule", "set", queue, *words, "--coalesce", "--json").lines
     assert said["coalesce"]
     assert "0 4 * * 1-5 (coalesces)" in on("schedule", "list", queue).text
-    assert on("schedule", "delete", queue, "nightly").code == exits.OK
+    assert on("schedule", "delete", queue, "nightly", "--yes").code == exits.OK
     assert on("schedule", "list", queue).text.startswith("no schedules yet")
 
 
@@ -354,7 +354,7 @@ def test_a_schedule_puts_tasks_into_its_queue(on: Cli, queue: str) -> None:
     on("schedule", "set", queue, "often", "every 1s", "tick")
     (line,) = on("task", "lease", queue, "--wait", "20s", "--json").lines
     assert line["value"] == "tick"
-    on("schedule", "delete", queue, "often")
+    on("schedule", "delete", queue, "often", "--yes")
 
 
 def test_json_lines_are_json(on: Cli, queue: str) -> None:

@@ -1,7 +1,7 @@
 """Lines: waiting requests for records, first come first served, by topic and group.
 
-Contract: a request stands in one line until it leaves. Memory: one entry per waiting request, up to a limit. Reads no
-records and sends no answers.
+Contract: a request stands in one line until it leaves. Memory: one entry per waiting request, up to a limit, and one
+per worker that asked, up to another. Reads no records and sends no answers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ..turns.parked import Parked
 
 if TYPE_CHECKING:
     from ....transport.messages import Lease, Refusal
+    from ..logs.clock import LogTime
     from ..logs.partition import Partition
     from ..logs.topics import Topic, Topics
     from ..ports import Peer
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from ..turns.replies import Gather
     from .choosing.lease_reading import LeaseReading
     from .verbs import Granted
+
+
+ASKERS_MAX = 1000
+"""Workers of a line of which it is known when they asked last: as many as a partition remembers."""
 
 
 class Demand:
@@ -54,21 +59,31 @@ class Demand:
 class Line:
     """The requests that wait for records of one group of a topic."""
 
-    __slots__ = ("asked_us", "demands", "prepared", "turn")
+    __slots__ = ("asked_us", "askers", "demands", "prepared", "turn")
 
     def __init__(self) -> None:
         self.asked_us = 0  # when a request came last
+        self.askers: dict[str, int] = {}  # when one of each worker came, or ceased to wait; the latest last
         self.demands: dict[int, Demand] = {}  # by number, the first come first
         self.prepared = 0  # partitions of which it is known that they have the group
         self.turn = 0  # the partition that is looked at next
+
+    def asks(self, worker: str, now_us: int) -> None:
+        """A request came, or waits no longer."""
+        self.asked_us = now_us
+        self.askers.pop(worker, None)
+        self.askers[worker] = now_us
+        if len(self.askers) > ASKERS_MAX:
+            del self.askers[next(iter(self.askers))]
 
 
 class Lines:
     """The lines of all groups of a node. `parked` has the same requests by connection and by deadline."""
 
-    def __init__(self, topics: Topics, deadlines: Alarms[float]) -> None:
+    def __init__(self, topics: Topics, deadlines: Alarms[float], time: LogTime) -> None:
         self.parked = Parked[Demand]("requests for leases", deadlines, self.give_up)
         self._topics = topics
+        self._time = time
         self._by_topic: dict[Topic, dict[str, Line]] = {}
 
     def of(self, topic: Topic, group: str) -> Line:
@@ -94,7 +109,9 @@ class Lines:
     def leave(self, demand: Demand) -> None:
         """A request is answered, or its peer is gone."""
         self.parked.remove(demand)
-        del self._by_topic[demand.topic][demand.message.group].demands[demand.number]
+        line = self._by_topic[demand.topic][demand.message.group]
+        del line.demands[demand.number]
+        line.asks(demand.message.worker, self._time.last_us)
 
     def give_up(self, demand: Demand) -> None:
         """Answer a request that waits no longer: without records, or with the error of its settles."""
@@ -113,6 +130,14 @@ class Lines:
         if line is None:
             return 0
         return now_us if line.demands else line.asked_us
+
+    def askers(self, topic: Topic, group: str, now_us: int) -> dict[str, tuple[int, bool]]:
+        """When each worker asked for records of a group last, which is now while a request of it waits; and whether."""
+        line = self._by_topic.get(topic, {}).get(group)
+        if line is None:
+            return {}
+        asked = {worker: (asked_us, False) for worker, asked_us in line.askers.items()}
+        return asked | {each.message.worker: (now_us, True) for each in line.demands.values()}
 
     def unprepared(self, topic: Topic, group: str) -> None:
         """Forget which partitions have a group."""

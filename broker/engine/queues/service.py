@@ -61,7 +61,7 @@ class Queues:
         topics = registry.topics
         self.alarms: Alarms[int] = Alarms()
         self._deadlines: Alarms[float] = Alarms()
-        self.lines = Lines(topics, self._deadlines)
+        self.lines = Lines(topics, self._deadlines, time)
         schedulers, watching = KeySchedulers(port), Watching(registry, self.alarms, time, self.lines)
         group_rates = GroupRates(registry, self.alarms, time.last_us)
         settling = SettleRequests(topics, port, time, randomness, self.lines, watching)
@@ -91,7 +91,7 @@ class Queues:
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
             **self.tasks.handlers, **PendingRequests(topics, port, time).handlers,
             **ClaimRequests(topics, port, config, time, self.picker, watching).handlers,
-            **WorkerRequests(topics, port, time, settling.chance, watching).handlers,
+            **WorkerRequests(topics, port, time, settling.chance, self.lines, watching).handlers,
         }  # fmt: skip
         self._registry = registry
         self._time = time

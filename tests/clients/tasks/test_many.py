@@ -194,6 +194,14 @@ def test_jobs_are_a_sequence_over_runs() -> None:
     with pytest.raises(IndexError):
         jobs[-4]
     assert list(JobList("mails", [], str)) == []
+    assert jobs + jobs[:1] == [*jobs, "mails-1-10"]
+    more = ["mails-2-0"]
+    assert more + jobs == ["mails-2-0", *jobs]
+    assert jobs + jobs == 2 * [*jobs]
+    with pytest.raises(TypeError, match="JobList"):
+        jobs + 1  # pyright: ignore[reportOperatorIssue]
+    with pytest.raises(TypeError, match="JobList"):
+        1 + jobs  # pyright: ignore[reportOperatorIssue]
 
 
 def test_records_with_one_headers_of_all_are_placed_in_order(penstock_client: Any) -> None:

@@ -27,9 +27,10 @@ def test_grants_are_added_listed_checked_and_taken_back(cli: Cli, tmp_path: Path
     ]:  # fmt: skip
         assert cli("acl", "check", path, "ann", operations, resource).code == code
     assert cli("acl", "check", path, "bob", "read", "topic:ac").text == "bob may not read topic:ac\n"
-    assert cli("acl", "delete", path, "*", "all", "topic:ab", "--deny").code == exits.OK
+    assert "give --yes" in cli("acl", "delete", path, "*", "all", "topic:ab", "--deny").err
+    assert cli("acl", "delete", path, "*", "all", "topic:ab", "--deny", "--yes").code == exits.OK
     assert cli("acl", "check", path, "ann", "see", "topic:ab").text == "ann may do this\n"
-    assert cli("acl", "delete", path, "ann", "read", "topic:a*").code == exits.USAGE
+    assert cli("acl", "delete", path, "ann", "read", "topic:a*", "--yes").code == exits.USAGE
 
 
 def test_users_of_the_system_are_set_moved_and_taken_out(cli: Cli, tmp_path: Path) -> None:
@@ -65,6 +66,6 @@ def test_comments_and_what_is_not_changed_stay(cli: Cli, tmp_path: Path) -> None
     before = path.read_text()
     cli("acl", "add", str(path), "ann", "read", "topic:a")
     assert path.read_text() == f"{before}ann:allow:read:topic:a\n"
-    cli("acl", "delete", str(path), "ann", "read", "topic:a")
+    cli("acl", "delete", str(path), "ann", "read", "topic:a", "--yes")
     assert path.read_text() == before
     assert path.stat().st_mode & 0o777 == 0o600

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from penstock.cli import exits
+from penstock.clients import connect
 
-from ..conftest import Cli
+from ..conftest import Cli, Served
 
 
 def enqueued(on: Cli, topic: str, *values: str) -> list[str]:
@@ -34,6 +35,18 @@ def test_workers_are_listed_with_what_they_hold_and_since_when(on: Cli, queue: s
     assert ann["first_seen"] == task["given"] < ann["tasks"][1]["given"] == ann["last_active"] < task["until"]
     on("task", "ack", third)
     assert "tasks    0" in re.sub(" {2,}", "    ", on("worker", "list", queue).text), "bob holds nothing any more"
+
+
+def test_who_waits_for_tasks_is_seen_now_and_who_ended_was_then(on: Cli, queue: str, broker: Served) -> None:
+    with connect(broker.unix) as client, client.worker(queue, group="tasks", name="ann") as ann:
+        assert ann.fetch(1, wait=0) == []
+        (found,) = on("worker", "list", queue, "--json").lines
+        assert (found["waiting"], found["last_active"]) == (True, None)
+        assert re.search(rf"^ann +{queue} +tasks +0 .* now *$", on("worker", "list", queue).text, re.MULTILINE)
+    (found,) = on("worker", "list", queue, "--json").lines
+    assert (found["waiting"], found["last_asked"] >= found["first_seen"]) == (False, True)
+    times = r"^ann .* 20\d\d-\S+ \S+ UTC +20\d\d-\S+ \S+ UTC *$"
+    assert re.search(times, on("worker", "list", queue).text, re.MULTILINE)
 
 
 def test_workers_of_all_queues_are_listed_or_those_of_one_group(on: Cli, topic: str) -> None:

@@ -29,9 +29,9 @@ def test_quotas_are_set_listed_and_deleted(cli: Cli, tmp_path: Path) -> None:
     assert cli("quota", "list", path).text.splitlines()[-1].split() == ["ann", "1048576", "5"]
     cli("quota", "set", path, "ann", "--requests", "3")
     assert access_file.read(path).quotas["ann"] == Quota(requests_s=3)
-    assert cli("quota", "delete", path, "ann").text == "quota of ann deleted\n"
+    assert cli("quota", "delete", path, "ann", "--yes").text == "quota of ann deleted\n"
     assert access_file.read(path).principal("ann").quota == Quota(requests_s=9, connections=2)
-    cli("quota", "delete", path, "*")
+    cli("quota", "delete", path, "*", "--yes")
     assert cli("quota", "list", path).text == "no quotas yet: penstock quota set --help\n"
 
 
@@ -42,13 +42,14 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(cli: Cli, tmp_path: Path) ->
         (("set", path, "a b", "--requests", "1"), "cannot be the name of a user"),
         (("set", path, "ann", "--requests", "0"), "of 1 or more"),
         (("list", path), "cannot be read"),
-        (("delete", path, "ann"), "cannot be read"),
+        (("delete", path, "ann"), "give --yes"),
+        (("delete", path, "ann", "--yes"), "cannot be read"),
     ]:
         result = cli("quota", *arguments)
         assert (result.code, len(result.err.splitlines())) == (exits.USAGE, 1)
         assert says in result.err
     cli("quota", "set", path, "ann", "--requests", "1")
-    assert "no quota of bob" in cli("quota", "delete", path, "bob").err
+    assert "no quota of bob" in cli("quota", "delete", path, "bob", "--yes").err
 
 
 def test_a_line_that_is_no_quota_is_refused(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ class LeaseRequests:
         demand = Demand(next(self._numbers), peer, topic, message, now.monotonic_s + wait_s)
         demand.gather = self._gather(demand)
         self._prepare(topic, line, message, demand.gather)
-        now_us = line.asked_us = self._time.read(now)
+        now_us = self._time.read(now)
+        line.asks(message.worker, now_us)
         if message.settles:
             propose = self._settling.propose
             demand.refused = yield from propose(topic, message.group, message.settles, now, demand.gather)

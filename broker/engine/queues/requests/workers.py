@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ...ports import Handlers, Now, Payload, Peer, Port, Work
     from ...tables.queues.backoff import Chance
     from ...tables.queues.queue import Queue
+    from ..lines import Lines
     from ..wakeups import Watching
 
 COUNTED = 256
@@ -44,12 +45,15 @@ TOGETHER = 256
 class WorkerRequests:
     """Handlers of ListWorkers and SetWorker."""
 
-    def __init__(self, topics: Topics, port: Port, time: LogTime, chance: Chance, watching: Watching) -> None:
+    def __init__(
+        self, topics: Topics, port: Port, time: LogTime, chance: Chance, lines: Lines, watching: Watching
+    ) -> None:
         self.handlers: Handlers = {ListWorkers: self.list, SetWorker: self.set}
         self._topics = topics
         self._port = port
         self._time = time
         self._chance = chance
+        self._lines = lines
         self._watching = watching
 
     def list(self, peer: Peer, message: ListWorkers, payload: Payload, now: Now) -> Work:
@@ -69,8 +73,13 @@ class WorkerRequests:
                 if looks % COUNTED == 0:
                     yield
             yield
-        workers = [found[name] for name in sorted(found)]
-        self._port.reply(peer, m.Workers(message.request, partitions, workers, self._time.read(now)))
+        now_us = self._time.read(now)
+        askers = self._lines.askers(topic, group, now_us)
+        workers: list[m.QueueWorker] = []
+        for name in sorted(found):
+            asked_us, waits = askers.get(name, (-1, False))
+            workers.append(structs.replace(found[name], asked_us=asked_us, waits=waits))
+        self._port.reply(peer, m.Workers(message.request, partitions, workers, now_us))
 
     def set(self, peer: Peer, message: SetWorker, payload: Payload, now: Now) -> Work:
         """Remember a worker, or forget it. Raises UnknownGroup, InvalidRequest, Unavailable, Poisoned."""

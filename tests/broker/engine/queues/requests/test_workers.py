@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from penstock.broker.engine.queues import verbs
+from msgspec import structs
+from penstock.broker.engine.queues import lines, verbs
 from penstock.broker.engine.queues.requests import workers
 from penstock.broker.engine.tables.queues import workers as table
 from penstock.transport import messages as m
@@ -68,9 +69,45 @@ def test_workers_are_listed_over_all_partitions(rig: Rig, topic: bytes):
     found = rig.ask(m.ListWorkers, topic, "g")
     assert found.partitions == [m.PendingPartition(0, 5, 0, 4), m.PendingPartition(1, 3, 0, 2)]
     rig.restart(clean=False)
-    assert rig.ask(m.ListWorkers, topic, "g") == m.Workers(
-        rig._request, found.partitions, found.workers, rig.now.wall_us
-    )
+    known = [structs.replace(each, asked_us=-1, waits=False) for each in found.workers]
+    assert rig.ask(m.ListWorkers, topic, "g") == m.Workers(rig._request, found.partitions, known, rig.now.wall_us)
+
+
+def asked(rig: Rig, topic: bytes, *names: str) -> list[int | str]:
+    """Seconds since the start when each asked last, "now" while it waits; -1 for never."""
+    answer = rig.ask(m.ListWorkers, topic, "g")
+    assert all(each.asked_us == answer.now_us for each in answer.workers if each.waits)
+    found = {each.name: each for each in answer.workers}
+    times = [found[name].asked_us for name in names]
+    seconds = [-1 if time_us == -1 else (time_us - START_US) // S for time_us in times]
+    return ["now" if found[name].waits else at for name, at in zip(names, seconds, strict=True)]
+
+
+def test_who_waits_asks_now_and_who_ceased_to_wait_did_then(rig: Rig, topic: bytes):
+    rig.settle(topic, m.Settle(0, rig.lease(topic, worker="given", partition=0).token, ACK))
+    for partition in range(2):
+        rig.lease(topic, worker="other", most=100, partition=partition)
+    tell(rig, topic, "made")
+    rig.pass_time(1)
+    request = rig.ask_lease(topic, worker="ann", wait_ms=60_000, remember=True)
+    rig.pass_time(1)
+    assert asked(rig, topic, "ann", "given", "made") == ["now", 0, -1]
+    rig.produce(topic, [b"more"], 0)
+    assert rig.answers(request)
+    rig.pass_time(1)
+    assert asked(rig, topic, "ann") == [2]
+    rig.ask_lease(topic, worker="ann", wait_ms=60_000)
+    rig.pass_time(1)
+    rig.node.disconnect("c")
+    rig.pass_time(1)
+    assert asked(rig, topic, "ann") == [4]
+
+
+def test_when_a_worker_asked_is_known_of_so_many(rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lines, "ASKERS_MAX", 2)
+    for name in ("ann", "bob", "ann", "cid"):
+        rig.lease(topic, worker=name)
+    assert asked(rig, topic, "ann", "bob", "cid") == [0, -1, 0]
 
 
 def test_the_times_of_partitions_are_the_earliest_and_the_latest(rig: Rig, topic: bytes):
