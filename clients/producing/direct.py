@@ -53,10 +53,11 @@ PAUSE_S, PAUSES = 0.001, 100
 """The broker borrows a log for a moment: how long it is waited for, and how often, before the batch goes through it.
 A broker that was kept from the processor while it borrows would answer no sooner, and the grant would be over."""
 
-DENSE_S, DENSE_BYTES = 25e-6, 4096
+DENSE_S, FIRST, FASTER = 25e-6, 2, 4
 """A record that is sent so soon after the append of the one before, which its sender did not wait for, has the next
-ones gather, up to so much at first. How long an append takes is not part of it: a slow machine appends in 60 us, and
-there above all a producer that is behind must not append its records one by one."""
+ones gather: two at first, and four times as many as before as long as they come as soon, each. A sender that was late
+by two records so delays one more, by one pause. How long an append takes is not part of it: a slow machine appends in
+60 us, and there above all a producer that is behind must not append its records one by one."""
 
 NOT_ASKED = "nothing was sent to it yet: the log is asked for with the first record"
 
@@ -211,15 +212,15 @@ class DirectLane(PartitionSender):
             session.produced(Produced(request, place.base_offset, end.term, end.time_us))
             self._trying = None
             self._tell_settled(session)
-            self._after_append(appender, begun)
+            self._after_append(appender, batch, begun)
         return True
 
-    def _after_append(self, appender: DirectAppender, begun: float) -> None:
+    def _after_append(self, appender: DirectAppender, batch: InFlight, begun: float) -> None:
         """Have records gather if they come one upon the other, and a broker woken that sleeps."""
-        if self._dense:  # and no turn came meanwhile
-            self._dense = min(2 * self._dense, TARGET_BYTES)
-        elif begun - self._appended_at < DENSE_S:
-            self._dense = DENSE_BYTES
+        if begun - self._appended_at < batch.count * DENSE_S:
+            self._dense = min(self._dense * FASTER or batch.handle.size * FIRST, TARGET_BYTES)
+        else:
+            self._dense = 0
         self.trigger = self._dense
         if self._dense:
             self.try_soon()

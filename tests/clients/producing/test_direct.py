@@ -310,6 +310,20 @@ def test_records_gather_where_the_sender_is_behind_however_slow_the_machine_appe
         assert lending.appenders[0].count < 11 + 10
 
 
+def test_two_records_at_once_delay_none_but_the_next_of_a_calm_sender(client, lending, monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(client._connection, "clock", lambda: now[0])
+    with client.producer("t", direct=True) as producer, producer._driver.lock:
+        producer.send(b"x" * 100)
+        sent, appended = [0, 0], []
+        for pause in [1e-4, 1e-4, 0.0, 1e-4, 1e-4, 1e-4, 1e-4]:
+            now[0] += pause
+            sent.append(producer.send_nowait(b"x" * 100))
+            appended.append(lending.appenders[0].count - 1)
+        assert appended == [1, 2, 3, 3, 4, 5, 6], "the fourth gathers, and the fifth says that they come one by one"
+        assert all(future.done() for future in sent[2:])
+
+
 def test_a_broker_that_sleeps_is_told_once_for_each_of_its_sleeps(client, lending) -> None:
     with client.producer("t", direct=True) as producer:
         for lending.asleep in (0, 7, 7, 0, 8, 8):
