@@ -5,6 +5,7 @@
                 forced: no grant, barrier, one look at `appended`, publish, cut, publish
                 killed anywhere, and opened again: whole lock (or forced), incarnation, board, look, publish
     reader      grant, `appended`, grant and incarnation again; its limit never goes back; a new generation is listed
+    keeper      `written`; sync the file; say so: the broker calls it durable, and a loss of power leaves it there
 
 A store is visible to its own processor only, until its buffer drains: at any time, or at a system call. What is in
 doubt for the appender goes to the broker again, which must not append it twice.
@@ -39,6 +40,7 @@ BROKEN_IN = {
     "a forced opening cuts": "broker killed and board lost",
     "the old grants end before the look": "broker killed and board lost",
     "an opening takes the bytes": "broker killed and board lost",
+    "the keeper goes by what the broker wrote": "kept and forced",
 }
 """Each rule, and a scenario in which some order does harm without it."""
 
@@ -57,6 +59,7 @@ class Scenario(NamedTuple):
     regrant: bool = False  # a second appender, once the first one is over
     crash: bool = False  # the broker, anywhere, once
     board_lost: bool = False  # the next broker does not find the board
+    kept: bool = False  # the keeper runs
 
 
 SCENARIOS = {
@@ -69,6 +72,10 @@ SCENARIOS = {
     "lent again": Scenario(regrant=True),
     "broker killed": Scenario(crash=True, borrows=1),
     "broker killed and board lost": Scenario(crash=True, borrows=1, board_lost=True, recall=False, forced=False),
+    "kept and forced": Scenario(kept=True, borrows=1),
+    "kept, and lent again": Scenario(kept=True, regrant=True, forced=False),
+    "kept, and died": Scenario(kept=True, dies=True, borrows=1, forced=False),
+    "kept, and the broker killed": Scenario(kept=True, crash=True, recall=False),
     "both killed": Scenario(crash=True, dies=True, recall=False, forced=False),
 }
 
@@ -106,6 +113,8 @@ class State(NamedTuple):
     reading: tuple[str, int, Word] = ("lent", 0, (0, 0))
     limit: Word = (0, 0)
     seen: tuple[str, ...] = ()
+    keeping: tuple[str, Word] = ("word", (1, 0))
+    durable: tuple[str, ...] = ()
     broken: str = ""
 
 
@@ -393,6 +402,24 @@ def read(state: State) -> Iterator[State]:
         yield state._replace(seen=max(names, state.seen, key=len), broken=broken)
 
 
+# -- the keeper ---------------------------------------------------------------------------------------
+
+
+def keeper(state: State, rules: frozenset[str]) -> Iterator[State]:
+    """The keeper may sleep between any two steps; its next round begins where this one ended."""
+    step, word = state.keeping
+    by_broker = "the keeper goes by what the broker wrote" in rules
+    written = state.written if by_broker else max(state.written, state.appended)
+    if step == "word" and written > word:
+        yield state._replace(keeping=("sync", written))
+    elif step == "sync":
+        entries = state.first if word[0] == 1 else state.first[: state.cut] + state.second
+        names = tuple(name if whole else "torn" for name, whole in entries[: word[1]])
+        there = len(names) == word[1] and "torn" not in names
+        found = state._replace(keeping=("word", word), broken="" if there else "synced what is not there")
+        yield found._replace(durable=max(names, state.durable, key=len))
+
+
 # -- the walk -----------------------------------------------------------------------------------------
 
 
@@ -405,6 +432,8 @@ def wrong(state: State) -> str:
         return "acknowledged and gone"
     if log[: len(state.seen)] != state.seen:
         return "seen and gone"
+    if log[: len(state.durable)] != state.durable:
+        return "durable and gone"
     own = [name for name in log if name[0] == "a"]
     if len(set(log)) < len(log):
         return "twice"
@@ -425,7 +454,7 @@ def walk(scenario: Scenario, rules: frozenset[str]) -> tuple[int, set[str]]:
             continue
         for after in (
             *appender(state, "one", rules, scenario), *appender(state, "two", rules, scenario),
-            *broker(state, rules, scenario), *reader(state, rules),
+            *broker(state, rules, scenario), *reader(state, rules), *(keeper(state, rules) if scenario.kept else ()),
         ):  # fmt: skip
             if after not in seen:
                 seen.add(after)
