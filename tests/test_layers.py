@@ -107,6 +107,7 @@ ORDER = {
         *("errors", "message", "names", "url", "murmur2", "partitioner"),
         # messages and sessions
         *("naming_messages", "lending_messages", "queue_messages", "fetch_messages", "range_messages"),
+        "barrier_messages",
         *("transaction_messages", "removal_messages", "checkpoint_messages", "cluster_messages", "topic_messages"),
         *("messages", "codec", "failures"),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),

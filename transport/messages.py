@@ -3,8 +3,8 @@
 A message is the first frame: a msgpack array [tag, field, ...]. Messages that carry records have a
 second frame: batches, back to back, as `storage/FORMAT.md` lays them out. Normative text: PROTOCOL.md.
 
-Messages of topics, queues, transactions, ranges, removal, lending, clusters and names are in modules of their own, and
-named here, too.
+Messages of topics, queues, barriers, transactions, ranges, removal, lending, clusters and names are in modules of their
+own, and named here, too.
 
 `request` is chosen by the asker, above 0, and comes back in the answer; 0 marks messages that answer no request.
 A `topic` is always the 16-byte topic id (a recreated topic is another topic), a `name` its name.
@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from .barrier_messages import Barrier, Barriers, ListBarriers, SetBarrier, Tie
 from .checkpoint_messages import Checkpoint, Checkpointed, LogPlace
 from .cluster_messages import AskCluster, ClusterMember, ClusterState, ReplaceNode, TransferBegun, TransferLead
 from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
@@ -93,7 +94,7 @@ __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
     "DeadTask", "Partition", "PendingPartition", "PendingRun", "Queue", "QueuePartition", "QueueWorker", "Refusal",
     "Schedule", "Settle", "FetchFrom", "FetchedFrom", "Known", "End", "LogPlace", "Span", "Stage", "Topic",
-    "ClusterMember", "TrimmedPartition", "TrimRule",
+    "ClusterMember", "TrimmedPartition", "TrimRule", "Barrier", "Tie",
 ]  # fmt: skip
 """What is not declared here and not used here either, so that all messages can be looked up in one place."""
 
@@ -188,6 +189,7 @@ class Produce(Message, tag=22, frozen=True):
     request: Count
     topic: TopicId
     partition: Count
+    tie: Tie | None = None  # the records are members of a barrier
 
 
 class Produced(Message, tag=23, frozen=True):
@@ -434,6 +436,7 @@ Request = (
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
     | DeleteRecords | ListDeleted | AskCursors | FetchMany | Checkpoint | Lend | Moved | GiveBack
     | AskCluster | ReplaceNode | TransferLead | NameRequest
+    | SetBarrier | ListBarriers
 )  # fmt: skip
 """Messages from a client."""
 
@@ -443,6 +446,6 @@ Answer = (
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | PendingRecords | Workers
     | TransactionCommitted | TransactionState | Ends | Measured | Begun | TrimmedTopic | DeletedRecords | Cursors
-    | FetchedMany | Checkpointed | Lent | ClusterState | TransferBegun
+    | FetchedMany | Checkpointed | Lent | ClusterState | TransferBegun | Barriers
 )  # fmt: skip
 """Messages from a broker."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .queues.choosing.picking import Pick
+from .queues.requests.barrier_list import BarrierList
 from .queues.requests.dead_letter_list import DeadLetterList
 from .queues.requests.schedule_list import ScheduleList
 from .streams.ends import EndsRequests
@@ -51,6 +52,7 @@ class ReadingDesk:
             **Measuring(topics, port).handlers,
             **Listing(registry, port, config, guard).handlers,
             **ScheduleList(topics, port, guard).handlers,
+            **BarrierList(topics, port, guard).handlers,
             **Checkpointing(registry, port).handlers,
             **DeletedList(topics, port).handlers,
             **self._dead.handlers,

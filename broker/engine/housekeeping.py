@@ -133,6 +133,7 @@ class Housekeeping:
             if state.last_us < oldest and state.group not in self._streams.of(topic):
                 partition.delete_group(state.group)
         self._queues.upkeep.look(topic, partition, time_us)
+        self._queues.barriers.look(partition, time_us)
         self._transactions.look(partition, time_us)
 
     def _retain(self, partition: Partition, time_us: int) -> Rest | None:

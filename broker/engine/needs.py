@@ -148,6 +148,9 @@ TABLE: dict[type, Row] = {
     m.SetSchedule: _all_of(_write, _of_topic("manage", "schedule", "name")),
     m.DeleteSchedule: _of_topic("manage", "schedule", "name"),
     m.ListSchedules: _topic_if_named,
+    # barriers
+    m.SetBarrier: _write,
+    m.ListBarriers: _topic_if_named,
     # transactions
     m.CommitTransaction: _all_of(_transaction("write"), _topics_in("write", "stages")),
     m.DropStages: _topics_in("write", "stages"),

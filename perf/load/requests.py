@@ -13,6 +13,7 @@ from typing import get_args
 
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
+from penstock.transport.barrier_messages import MEMBERS_MAX
 from penstock.transport.message import LIST_MAX
 from penstock.transport.naming_messages import REQUEST_ID_MAX, REQUEST_IDS_MAX
 from penstock.transport.queue_messages import SETTLES_MAX
@@ -155,6 +156,8 @@ def _most_of_queues(on: Subjects) -> dict[type, list[m.Request]]:
         ],
         m.RedriveDead: [m.RedriveDead(1, work, "q", many, "no such"), m.RedriveDead(1, work, "q", [], "no such")],
         m.DiscardDead: [m.DiscardDead(1, work, "q", many, "no such"), m.DiscardDead(1, work, "q", [], "no such")],
+        m.SetBarrier: [m.SetBarrier(1, narrow, 0, bytes(16), MEMBERS_MAX, True)],
+        m.ListBarriers: [m.ListBarriers(1)],
         m.SetSchedule: [m.SetSchedule(1, narrow, "s", "every 3600s", "", b"v")],
         m.DeleteSchedule: [m.DeleteSchedule(1, narrow, "no")],
         m.ListSchedules: [m.ListSchedules(1)],
@@ -218,6 +221,8 @@ def usual(on: Subjects) -> dict[type, list[m.Request]]:
         m.Claim: [m.Claim(1, work, "q", "w", 0, 1)],
         m.RedriveDead: [m.RedriveDead(1, work, "q", [(0, 1)], "no such")],
         m.DiscardDead: [m.DiscardDead(1, work, "q", [(0, 1)], "no such")],
+        m.SetBarrier: [m.SetBarrier(1, narrow, 0, number.to_bytes(16), 1, False) for number in range(64)],
+        m.ListBarriers: [m.ListBarriers(1)],
         m.SetSchedule: [m.SetSchedule(1, narrow, f"s{number}", "every 3600s", "", b"v") for number in range(64)],
         m.DeleteSchedule: [m.DeleteSchedule(1, narrow, "no")],
         m.ListSchedules: [m.ListSchedules(1)],

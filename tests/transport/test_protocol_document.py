@@ -22,6 +22,7 @@ from penstock.broker.engine.turns import parked, portions
 from penstock.clients.producing.pieces import HEADERS_BYTES_MAX
 from penstock.storage.errors import Error
 from penstock.transport import (
+    barrier_messages,
     codec,
     fetch_messages,
     framing,
@@ -54,6 +55,8 @@ WORDS = {
     repr(float): "float",
     repr(bytes | None): "bytes or nothing",
     repr(str | None): "text or nothing",
+    repr(messages.Tie | None): "Tie or nothing",
+    repr(barrier_messages.BarrierId): "id",
 }
 STRUCTS = [kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
 STRUCTS = [kind for kind in STRUCTS if kind not in (msgspec.Struct, messages.Message)]

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 BESIDE: frozenset[type] = frozenset({
     # reads
-    m.AskCursors, m.AskEnds, m.AskTask, m.AskTransaction, m.Fetch, m.FetchMany, m.FindOffsets, m.ListDead,
-    m.ListDeleted, m.ListGroups, m.ListPending, m.ListQueues, m.ListSchedules, m.ListTopics, m.ListWorkers, m.Measure,
-    m.Stats,
+    m.AskCursors, m.AskEnds, m.AskTask, m.AskTransaction, m.Fetch, m.FetchMany, m.FindOffsets, m.ListBarriers,
+    m.ListDead, m.ListDeleted, m.ListGroups, m.ListPending, m.ListQueues, m.ListSchedules, m.ListTopics, m.ListWorkers,
+    m.Measure, m.Stats,
     # sessions
     m.AskCluster, m.Credit, m.Hello, m.Join, m.Leave, m.Ping, m.Release, m.SeekTo,
     m.NameRequest, m.ReplaceNode, m.TransferLead,
@@ -55,6 +55,8 @@ def why_not(partition: Partition) -> str:
     for what, there in (
         ("queue groups: a queue needs the broker", state.queues.by_name),
         ("schedules: the broker appends to it", state.schedules.by_name),
+        ("barriers: the broker appends to it", state.barriers.by_id),
+        ("records that are members of a barrier", state.ties.open or state.ties.tellings),
         ("records that wait for a transaction", state.stages.by_id),
         ("dedup keys: they are forgotten after dedup_window_s", state.keys.by_digest),
         ("dead-lettered records to move", state.outbox.entries),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ....storage.batch import Batch, Kind
 from ....storage.errors import RecordTooLarge
 from ....storage.histogram import SAMPLE, Histogram
-from ....transport.messages import OpenProducer, Produce, ProducerOpened
+from ....transport.messages import OpenProducer, Produce, ProducerOpened, Tie
+from ...errors import InvalidRequest
 from ..logs.clock import LogTime
 from ..logs.topics import Topics
 from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness
@@ -21,6 +22,7 @@ from ..turns.replies import Gather, KeyedReply, ProduceReply
 from .few import propose_few
 from .judging import judge
 from .proposing import open_producer, produce, stands
+from .tying import tied
 
 if TYPE_CHECKING:
     from ..guard import Guard
@@ -63,9 +65,11 @@ class Producing:
         reply = ProduceReply(self._port, peer, message.request)
         principal = self._guard.principal
         owner = None if principal is None else principal.name
-        records = propose_few(partition, payload, self._config.max_frame_bytes, reply, owner)
+        records = 0
+        if message.tie is None:
+            records = propose_few(partition, payload, self._config.max_frame_bytes, reply, owner)
         if not records:
-            records = self._propose(partition, payload, reply, now)
+            records = self._propose(partition, payload, reply, now, message.tie)
         size = len(payload)
         if not self.batches % SAMPLE:
             self.batch_bytes.note(size)
@@ -73,11 +77,13 @@ class Producing:
         self.records += records
         self.bytes += size
 
-    def _propose(self, partition: Partition, payload: Payload, reply: ProduceReply, now: Now) -> int:
+    def _propose(self, partition: Partition, payload: Payload, reply: ProduceReply, now: Now, tie: Tie | None) -> int:
         """Propose any batch. Returns how many records it has."""
         batch = self._judged(payload, partition, now)
         found, owner = digests(batch), self._new_owner(partition, batch)
-        if batch.kind == _STAGED:
+        if tie is not None:
+            self._produce_members(partition, batch, reply, owner, tie)
+        elif batch.kind == _STAGED:
             stage(partition, batch, reply, self._config.max_stages, self._seals.of(partition), owner)
         elif found is None:
             produce(partition, batch, reply, owner=owner)
@@ -86,6 +92,17 @@ class Producing:
             keys = Keys(found, time_us, self._config.max_dedup_keys)
             produce(partition, batch, KeyedReply(reply, len(found), partition.committed), keys, owner)
         return batch.record_count
+
+    def _produce_members(self, partition: Partition, batch: Batch, reply: ProduceReply, owner: str, tie: Tie) -> None:
+        """Propose records that are members of a barrier. Those that stand already are as they were told then."""
+        if batch.kind == _STAGED or not batch.producer_id or digests(batch) is not None:
+            raise InvalidRequest(
+                "members of a barrier are records of a producer, without dedup keys and not of a transaction: a record "
+                "that is not appended, or twice, would never end the wait, or too early"
+            )
+        repeated = stands(partition, batch)
+        effect = None if repeated else tied(partition, batch, tie, self._topics, self._guard)
+        produce(partition, batch, reply, owner=owner, beside=effect)
 
     def _new_owner(self, partition: Partition, batch: Batch) -> str:
         """The user to bind the batch's producer or stage to; "" where that stays. Raises Forbidden: another's."""

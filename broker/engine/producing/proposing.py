@@ -24,8 +24,17 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
 
 
-def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | None = None, owner: str = "") -> None:
+def produce(
+    partition: Partition,
+    batch: Batch,
+    waiter: Waiter,
+    keys: Keys | None = None,
+    owner: str = "",
+    beside: fx.AnyEffect | None = None,
+) -> None:
     """Propose a batch, or wait for its original. `owner`: of its producer from now on; "" where that stays.
+
+    `beside`: an effect on its records, beside them.
 
     Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced; with `keys`: LimitReached,
     Unavailable.
@@ -45,6 +54,8 @@ def produce(partition: Partition, batch: Batch, waiter: Waiter, keys: Keys | Non
             _wait_for(partition, original, first, waiter)
             return
     effects = () if keys is None else (_judge_keys(partition, keys),)
+    if beside is not None:
+        effects = (*effects, beside)
     entry = Entry(Place(first, batch.record_count), producer_id, epoch, effects, intake=intake_of(batch))
     before = fx.ProducerOwned(producer_id, epoch, owner) if owner and producer_id else None
     overlay.propose_records(batch.buffer, entry, waiter, before)

@@ -23,8 +23,10 @@ from .requests.queue_admin import QueueAdmin
 from .requests.settling import SettleRequests
 from .requests.tasks import TaskQuestion, TaskRequests
 from .requests.workers import WorkerRequests
+from .upkeep.barriers import Barriers
 from .upkeep.carrying import Carrier
 from .upkeep.moving import Mover
+from .upkeep.telling import Teller
 from .upkeep.upkeep import Upkeep
 from .wakeups import Watching
 
@@ -82,6 +84,8 @@ class Queues:
         self.picker = Picker(port)
         self.carrier = Carrier(registry, self.picker)
         self.mover = Mover(registry, self.picker, self.alarms, time)
+        self.barriers = Barriers(registry, port, config, time, self.alarms, guard)
+        self.teller = Teller(registry, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, self.lines, config.group_expiry_s)
         dead = DeadLetterRequests(topics, port, time, watching)
         self.tasks = TaskRequests(
@@ -91,6 +95,7 @@ class Queues:
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
             **self.tasks.handlers, **PendingRequests(topics, port, time).handlers,
             **ClaimRequests(topics, port, config, time, self.picker, watching).handlers,
+            **self.barriers.handlers,
             **WorkerRequests(topics, port, time, settling.chance, self.lines, watching).handlers,
         }  # fmt: skip
         self._registry = registry
@@ -129,8 +134,13 @@ class Queues:
         """Process newly committed entries of a partition."""
         if self.tasks.awaiting.parked.standing:
             self.tasks.advanced(partition)
-        if partition.history.committed.outbox.entries:
+        committed = partition.history.committed
+        if committed.outbox.entries:
             self.mover.look(partition)
+        if committed.ties.tellings:
+            self.teller.look(partition)
+        if committed.barriers.ready:
+            self.barriers.fire(partition)
 
     def warmed(self, token: Hashable) -> bool:
         """Pages are in memory; whether a read of queues waited for them."""
@@ -154,6 +164,7 @@ class Queues:
     def topic_deleted(self, topic: Topic, error: Error) -> None:
         """Fail the requests that wait for a deleted topic."""
         self.leasing.topic_deleted(topic, error)
+        self.teller.topic_deleted(topic)
         for partition in topic.readable:
             self.tasks.topic_deleted(partition, error)
             self.upkeep.forget(partition)

@@ -315,6 +315,64 @@ class RecordsDeleted(Effect, tag=45, frozen=True):
     ranges: list[tuple[int, int]]
 
 
+# -- of barriers, in the log of a partition -----------------------------------------------------------
+
+
+class BarrierSet(Effect, tag=49, frozen=True):
+    """A barrier stands: the record of a callback is appended here once `members` tasks elsewhere have ended.
+
+    `ended`: in whichever way; else once all have completed. `headers` and `priority` are of that record. `until_us`:
+    then it is forgotten. `owner` is the user that set it; "" where there are no users.
+    """
+
+    barrier: bytes
+    members: int
+    ended: bool
+    headers: dict[str, bytes]
+    priority: int
+    until_us: int
+    owner: str = ""
+
+
+class BarrierTold(Effect, tag=50, frozen=True):
+    """Members of a barrier have ended. `words` are (member, state, result, reason)."""
+
+    barrier: bytes
+    words: list[tuple[int, str, bytes, str]]
+
+
+class BarrierFired(Effect, tag=51, frozen=True):
+    """A barrier is over; in the batch of the record that it appended."""
+
+    barrier: bytes
+
+
+class BarriersForgotten(Effect, tag=52, frozen=True):
+    """Barriers are forgotten with what they were told: they append nothing."""
+
+    barriers: list[bytes]
+
+
+class MembersTied(Effect, tag=53, frozen=True):
+    """The records from `offset` on, beside which it stands, are `members` of a barrier: one for each record.
+
+    The barrier is in this partition of this topic, and is told how each ends as a task of `group`.
+    """
+
+    offset: int
+    group: str
+    topic: bytes
+    partition: int
+    barrier: bytes
+    members: list[int]
+
+
+class MembersTold(Effect, tag=54, frozen=True):
+    """Barriers were told: `ranges` of the numbers of tellings are (first, how many)."""
+
+    ranges: list[tuple[int, int]]
+
+
 # -- of transactions, in the log of a partition ------------------------------------------------------
 
 
@@ -396,6 +454,7 @@ PartitionEffect = (
     | WorkerMade | WorkerForgotten
     | Trimmed | RecordsDeleted | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired
     | ScheduleCoalesced | OutboxMoved | OutboxRouted
+    | BarrierSet | BarrierTold | BarrierFired | BarriersForgotten | MembersTied | MembersTold
     | StageOwned | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
 )  # fmt: skip
 MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased

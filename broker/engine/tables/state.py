@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ....storage.errors import Corrupt, NewerFormat
 from . import effects as fx
+from .barriers import BarrierBody, BarrierTable
 from .decisions import TransactionState, TransactionTable
 from .dedup import KeyTable, KeyTableBody
 from .entry import Entry
@@ -31,6 +32,7 @@ from .queues.table import QueueTable
 from .queues.unfinished import unfinished
 from .queues.voids import Voids, VoidsBody
 from .stages import Stage, Staged, StageTable
+from .ties import NO_TIES, Ties, TiesBody
 from .timetable import ScheduleBody, Timetable
 
 VERSION = 1
@@ -59,6 +61,8 @@ class SnapshotBody(Struct, array_like=True):
     schedules: list[ScheduleBody] = []
     shelves: ShelvesBody = NO_SHELVES
     stages: list[Stage] = []
+    barriers: list[BarrierBody] = []
+    ties: TiesBody = NO_TIES
 
 
 class PartitionState:
@@ -82,7 +86,9 @@ class PartitionState:
         self.shelves = Shelves()
         self.stages = StageTable()
         self.transactions = TransactionTable()
-        self.ahead = False  # of what is committed: then the shelves are another's
+        self.barriers = BarrierTable()
+        self.ties = Ties()
+        self.ahead = False  # of what is committed: then shelves and ties are another's
 
     def apply(self, entry: Entry, time_us: int) -> None:
         """Apply one batch. Raises UnknownEffect for an effect that does not belong into a partition."""
@@ -111,6 +117,15 @@ class PartitionState:
 
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None:
         """Apply one effect. Raises UnknownEffect for one that does not belong into a partition."""
+        if not self.ties.open or self.ahead:
+            self._apply(effect, time_us)
+            return
+        ties = self.ties.concerned(effect, self.queues)
+        self._apply(effect, time_us)
+        if ties:
+            self.ties.applied(effect, ties, self)
+
+    def _apply(self, effect: fx.AnyEffect, time_us: int) -> None:
         match effect:
             case fx.QueueEffect():
                 self.queues.apply(effect, time_us)
@@ -154,6 +169,11 @@ class PartitionState:
                 self.schedules.fired(effect)
             case fx.ScheduleCoalesced():
                 self.schedules.coalesced(effect)
+            case fx.BarrierSet() | fx.BarrierTold() | fx.BarrierFired() | fx.BarriersForgotten():
+                self.barriers.apply(effect)
+            case fx.MembersTied() | fx.MembersTold():
+                if not self.ahead:
+                    self.ties.apply(effect)
             case fx.StageOwned(stage, owner):
                 self.stages.owned(stage, owner, time_us)
             case fx.StagesDropped(stages):
@@ -200,6 +220,7 @@ class PartitionState:
     def encode(self) -> bytes:
         """The body of a snapshot."""
         body = self._body(dump(self.shelves), self.kept.dump(), self.keys.dump(), self.voids.dump())
+        body.barriers, body.ties = self.barriers.dump(), self.ties.dump()
         return msgspec.msgpack.encode(body)
 
     def _body(self, shelves: ShelvesBody, kept: KeptBody, keys: KeyTableBody, voids: VoidsBody) -> SnapshotBody:
@@ -212,11 +233,12 @@ class PartitionState:
         )  # fmt: skip
 
     def copy(self) -> PartitionState:
-        """A state that may get ahead of this one. Only this one changes the shelves and what is kept, and knows where
+        """A state that may get ahead of this one. Only this one changes shelves, ties and what is kept, and knows where
         staged batches stand."""
         body = msgspec.msgpack.encode(self._body(NO_SHELVES, NOTHING_KEPT, KeyTableBody(), VoidsBody()))
         state = self._of(msgspec.msgpack.decode(body, type=SnapshotBody), self.keys.copy(), self.voids.copy())
-        state.shelves, state.kept, state.ahead = self.shelves, self.kept, True
+        state.shelves, state.kept, state.ties, state.ahead = self.shelves, self.kept, self.ties, True
+        state.barriers = self.barriers.copy()
         state.stages = self.stages.unplaced()
         return state
 
@@ -242,6 +264,7 @@ class PartitionState:
         state.kept = Kept.load(stored.kept)
         state.stages = StageTable.load(stored.stages)
         state.transactions = TransactionTable.load(stored.transactions)
+        state.barriers, state.ties = BarrierTable.load(stored.barriers), Ties.load(stored.ties)
         return state
 
 

@@ -75,6 +75,8 @@ NEEDS: dict[type, list[Need]] = {
     m.SetSchedule: [WRITE, ("manage", "schedule:flights/nightly")],
     m.DeleteSchedule: [("manage", "schedule:flights/nightly")],
     m.ListSchedules: [("see", TOPIC)],
+    m.SetBarrier: [WRITE],
+    m.ListBarriers: [("see", TOPIC)],
     m.CommitTransaction: [("write", "transaction:etl"), WRITE],
     m.DropStages: [WRITE],
     m.AskTransaction: [("see", "transaction:etl")],

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from .resting import Rests
 from .rounds import Round, producer_of
 
 if TYPE_CHECKING:
@@ -27,18 +28,6 @@ if TYPE_CHECKING:
 PORTION = 200
 """Entries of one round."""
 
-RETRY_S = 1.0
-RETRY_MOST_S = 60.0
-"""Delay before failed entries are retried; doubles each time."""
-
-
-class MoveRest(NamedTuple):
-    """Why one partition's entries for one topic wait, until when, and for how long the next time."""
-
-    until_us: int
-    wait_s: float
-    error: Error
-
 
 class Mover:
     """Moves the outboxes of all partitions of a node."""
@@ -51,7 +40,7 @@ class Mover:
         self._alarms = alarms
         self._time = time
         self._busy: set[Partition] = set()
-        self._resting: dict[Partition, dict[str, MoveRest]] = {}
+        self._resting: dict[Partition, Rests[str]] = {}  # by topic, of the entries of a partition
         self._looked: dict[Partition, int] = {}  # the last number when there was nothing but what rests
         for partition in registry.partitions.values():
             if partition.committed.outbox.entries:
@@ -67,8 +56,8 @@ class Mover:
         self.producers[source] = producer_of(source.log.log_id)
         if source in self._busy or source.state_damaged or self._looked.get(source) == outbox.last:
             return
-        now_us = self._time.last_us
-        resting = {target for target, rest in self._resting.get(source, {}).items() if rest.until_us > now_us}
+        rests = self._resting.get(source)
+        resting = set[str]() if rests is None else rests.at(self._time.last_us)
         some = list(islice((each for each in outbox.entries.values() if each.target not in resting), PORTION))
         if some:
             self._busy.add(source)
@@ -79,26 +68,26 @@ class Mover:
     def over(self, source: Partition, moved: Iterable[str] = ()) -> None:
         """A round is over; entries for these topics were moved."""
         self._busy.discard(source)
-        for target in moved:
-            self._resting.get(source, {}).pop(target, None)
+        rests = self._resting.get(source)
+        if rests is not None:
+            for target in moved:
+                rests.succeeded(target)
         self._look_again(source)
 
     def rest(self, source: Partition, target: str, error: Error) -> None:
         """Entries for a topic cannot be moved for now."""
-        known = self._resting.setdefault(source, {}).get(target)
-        wait_s = RETRY_S if known is None else min(2 * known.wait_s, RETRY_MOST_S)
-        until_us = self._time.last_us + round(wait_s * 1e6)
-        self._resting[source][target] = MoveRest(until_us, wait_s, error)
-        self._look_at(source, until_us)
+        rests = self._resting.setdefault(source, Rests())
+        self._look_at(source, rests.failed(target, error, self._time.last_us))
 
     def _look_at(self, source: Partition, time_us: int) -> None:
         self._alarms.set((self, source), time_us, lambda now_us: self._ring(source, now_us))
 
     def _ring(self, source: Partition, now_us: int) -> None:
         self._look_again(source)
-        later = [rest.until_us for rest in self._resting.get(source, {}).values() if rest.until_us > now_us]
-        if later:
-            self._look_at(source, min(later))
+        rests = self._resting.get(source)
+        later_us = None if rests is None else rests.next_us(now_us)
+        if later_us is not None:
+            self._look_at(source, later_us)
 
     def _look_again(self, source: Partition) -> None:
         self._looked.pop(source, None)
@@ -114,7 +103,7 @@ class Mover:
 
     def stats(self) -> dict[str, Any]:
         """Numbers for people, and why something does not move."""
-        rests = [rest for found in self._resting.values() for rest in found.values()]
+        rests = [rest for found in self._resting.values() for rest in found.by_target.values()]
         return {
             "outbox.waiting": sum(len(source.committed.outbox.entries) for source in self.producers),
             "outbox.stuck": len(rests),

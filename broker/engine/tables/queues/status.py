@@ -6,7 +6,7 @@ any. A void record has the status of its replacement. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -14,10 +14,11 @@ from .leases import Failure
 from .queue import ShelfCursor
 
 if TYPE_CHECKING:
-    from ..state import PartitionState
     from .leases import Lease
     from .queue import Queue
     from .shelves import Shelves
+    from .table import QueueTable
+    from .voids import Voids
 
 PENDING: Final = "pending"
 DELAYED: Final = "delayed"
@@ -36,6 +37,15 @@ UNLEASED = frozenset({PENDING, WAITING})
 """States of a record without a delay that no worker has, and that one is to get."""
 
 
+class HasTasks(Protocol):
+    """The part of a partition's state that says how its records stand."""
+
+    first: int
+    queues: QueueTable
+    shelves: Shelves
+    voids: Voids
+
+
 class RecordStatus(Struct, frozen=True):
     """One record as a group has it; fields as in TaskState."""
 
@@ -51,7 +61,7 @@ class RecordStatus(Struct, frozen=True):
     token: int = 0  # leased: under which lease
 
 
-def stands_for(state: PartitionState, offset: int) -> int:
+def stands_for(state: HasTasks, offset: int) -> int:
     """The record that stands for a void one; the record itself when it is not void."""
     seen: set[int] = set()
     while (other := state.voids.task_of(offset)) >= 0 and other not in seen:
@@ -60,7 +70,7 @@ def stands_for(state: PartitionState, offset: int) -> int:
     return offset
 
 
-def waits(state: PartitionState, offset: int, now_us: int) -> bool:
+def waits(state: HasTasks, offset: int, now_us: int) -> bool:
     """Whether a record waits for its first or next lease in every queue group; without any, while the log has it."""
     if offset in state.voids:
         return False

@@ -293,7 +293,8 @@ def test_messages_that_are_not_listed_end_a_grant(message: m.Request, payload: b
 def test_the_list_of_messages_is_whole() -> None:
     """A new message ends grants until it is looked at: here is what does not."""
     assert {each.__name__ for each in BESIDE} == {
-        "AskCursors", "AskEnds", "AskTask", "AskTransaction", "Fetch", "FetchMany", "FindOffsets", "ListDead",
+        "AskCursors", "AskEnds", "AskTask", "AskTransaction", "Fetch", "FetchMany", "FindOffsets",
+        "ListBarriers", "ListDead",
         "ListDeleted", "ListGroups", "ListPending", "ListQueues", "ListSchedules", "ListTopics", "ListWorkers",
         "Measure", "Stats", "Credit", "Hello", "Join", "Leave", "Ping", "Release", "SeekTo", "BeginGroup", "Commit",
         "DeleteGroup", "ResetGroup", "GiveBack", "Moved", "AskCluster", "TransferLead",

@@ -8,7 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 from penstock.broker.engine.logs import catalogue
-from penstock.broker.engine.tables import decisions, dedup, effects, groups, producers, stages, state, timetable
+from penstock.broker.engine.tables import (
+    barriers,
+    decisions,
+    dedup,
+    effects,
+    groups,
+    producers,
+    stages,
+    state,
+    ties,
+    timetable,
+)
 from penstock.broker.engine.tables.queues import kept, leases, outbox, queue, retrying, shelf_bodies, voids, workers
 
 PAGE = Path(effects.__file__).with_name("STATE.md").read_text()
@@ -21,6 +32,7 @@ STRUCTS = [
     leases.LeaseBody, leases.ExtentBody, outbox.OutboxEntry, kept.KeptBody, timetable.ScheduleBody,
     dedup.KeyTableBody, voids.VoidsBody, shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody, shelf_bodies.RunName,
     shelf_bodies.RunBody, stages.Stage, decisions.TransactionState, decisions.Decision, workers.KnownWorker,
+    barriers.BarrierBody, barriers.Word, ties.TiesBody, ties.TieBody, ties.MemberEnd,
 ]  # fmt: skip
 
 

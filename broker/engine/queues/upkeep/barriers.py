@@ -1,0 +1,188 @@
+"""Barriers: appends the record of a callback once all members have ended, exactly once.
+
+Idea: a barrier is set in the partition that its callback's record goes to, before any of its members is sent. Firing is
+one batch, the record with BarrierFired beside it, so a crash leaves both or neither. The value of the record is a
+msgpack array of [state, result, reason], one for each member in their order; nothing in it is parsed here.
+
+Contract: a barrier that is ready is fired when that is committed, or when a node opens. A partition that cannot take
+the record now is tried again after a pause. Setting a barrier again changes nothing. Times are log time.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .....storage.batch import encode, parse
+from .....storage.encoding import PRIORITY_MAX
+from .....storage.errors import Error
+from .....transport.barrier_messages import MEMBERS_MAX, SetBarrier
+from .....transport.messages import Done
+from ....errors import InvalidRequest, LimitReached
+from ...tables import effects as fx
+from ...tables.barriers import TOO_LARGE, BarrierBody, Word
+from ...tables.entry import Entry
+from ...tables.producers import Place
+from ...tables.queues.placing import intake_of
+from ...tables.queues.status import COMPLETED
+from ...turns.replies import Gather
+from ..topic_queues import check_serves, serves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...guard import Guard
+    from ...logs.clock import LogTime
+    from ...logs.log_registry import LogRegistry
+    from ...logs.partition import Partition
+    from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+    from ...tables.ties import MemberEnd
+    from ...turns.alarms import Alarms
+
+WORDS_BYTES_MAX = 4 << 20
+"""Limit of the words of one barrier, which are in the state of the partition; a lower `max_record_bytes` counts."""
+
+WORD_BYTES = 64
+"""Room for what a word has besides result and reason."""
+
+LIFETIME_MOST_MS = 11 * 366 * 86_400_000
+"""The longest life of a barrier: records are delayed by ten years at most."""
+
+FIRED = 16
+"""Barriers fired at once."""
+
+RETRY_US = 1_000_000
+"""Delay before retrying a partition that could not take a record."""
+
+
+class Barriers:
+    """Handler of SetBarrier, and what fires barriers."""
+
+    def __init__(
+        self, registry: LogRegistry, port: Port, config: NodeConfig, time: LogTime, alarms: Alarms[int], guard: Guard
+    ) -> None:
+        """`alarms` are of log time."""
+        self.handlers: Handlers = {SetBarrier: self.set}
+        self.fired = self.expired = 0
+        self._registry = registry
+        self._port = port
+        self._config = config
+        self._time = time
+        self._alarms = alarms
+        self._guard = guard
+        for partition in registry.partitions.values():
+            if partition.committed.barriers.ready:
+                self._look_at(partition, 0)
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    def set(self, peer: Peer, message: SetBarrier, payload: Payload, now: Now) -> None:
+        """Set a barrier. Raises InvalidRequest, LimitReached, Unavailable, Poisoned."""
+        partition = self._registry.topics.partition(message.topic, message.partition)
+        _check(message, partition)
+        check_serves(partition)
+        standing = partition.proposed.barriers.by_id
+        gather = Gather.reply(self._port, peer, message.request, Done(message.request))
+        if message.barrier in standing:
+            partition.barrier(gather)
+            gather.ready()
+            return
+        if len(standing) >= self._config.max_barriers:
+            raise LimitReached(
+                f"{partition!r} has {self._config.max_barriers} barriers, which is the limit: let some of their tasks "
+                "end, raise max_barriers, or use more partitions"
+            )
+        time_us = max(self._time.read(now), partition.log.last_time_us)
+        principal = self._guard.principal
+        effect = fx.BarrierSet(
+            message.barrier, message.members, message.ended, message.headers, message.priority,
+            time_us + message.lifetime_ms * 1000, "" if principal is None else principal.name,
+        )  # fmt: skip
+        partition.propose(effect, gather.one())
+        gather.ready()
+
+    # -- firing -------------------------------------------------------------------------------------
+
+    def fire(self, partition: Partition) -> None:
+        """Append the records of barriers that are ready."""
+        if not serves(partition) or not self._registry.holds(partition):
+            return
+        standing = partition.proposed.barriers.by_id
+        ready = (standing[each] for each in partition.committed.barriers.ready if each in standing)
+        for barrier in list(islice(ready, FIRED)):  # the commit of these looks for more
+            try:
+                _append(partition, barrier, Gather(self._count, lambda error: self._again(partition)))
+            except Error:
+                self._again(partition)
+                return
+
+    def _count(self) -> None:
+        self.fired += 1
+
+    def _again(self, partition: Partition) -> None:
+        self._look_at(partition, self._time.last_us + RETRY_US)
+
+    def _look_at(self, partition: Partition, time_us: int) -> None:
+        self._alarms.set((self, partition), time_us, lambda now_us: self.fire(partition))
+
+    def look(self, partition: Partition, time_us: int) -> None:
+        """Forget barriers whose time is over."""
+        if partition.committed.barriers.by_id and serves(partition):
+            expired = partition.proposed.barriers.expired(time_us)
+            if expired:
+                self.expired += len(expired)
+                partition.propose(fx.BarriersForgotten(expired))
+
+
+def propose_words(partition: Partition, tellings: Iterable[MemberEnd], waiter: Gather) -> None:
+    """Propose to tell the barriers of a partition; those that are over need no word."""
+    words: dict[bytes, list[MemberEnd]] = {}
+    for telling in tellings:
+        words.setdefault(telling.barrier, []).append(telling)
+    for id_, found in words.items():
+        barrier = partition.proposed.barriers.by_id.get(id_)
+        if barrier is not None:
+            room = _room(partition, barrier.members, barrier.headers) - barrier.size
+            partition.propose(fx.BarrierTold(id_, list(_fitting(found, room))), waiter.one())
+
+
+def _room(partition: Partition, members: int, headers: dict[str, bytes]) -> int:
+    """The bytes that the results and reasons of a barrier may have."""
+    size = sum(len(name.encode()) + len(value) for name, value in headers.items())
+    return min(WORDS_BYTES_MAX, partition.settings.max_record_bytes) - members * WORD_BYTES - size
+
+
+def _fitting(tellings: Iterable[MemberEnd], room: int) -> Iterable[tuple[int, str, bytes, str]]:
+    """The words of members, as far as there is room for what they have."""
+    for telling in tellings:
+        word = Word(telling.state, telling.result, telling.reason)
+        if word.size > room:
+            word = Word(TOO_LARGE if telling.state == COMPLETED else telling.state, b"", "")
+        room -= word.size
+        yield telling.member, word.state, word.result, word.reason
+
+
+def _append(partition: Partition, barrier: BarrierBody, waiter: Gather) -> None:
+    """Propose the record of a barrier that is ready. Raises BatchTooLarge."""
+    words = [barrier.words[member] for member in range(barrier.members)]
+    value = msgspec.msgpack.encode(words)
+    batch = encode([value], headers=[barrier.headers] if barrier.headers else None, priorities=[barrier.priority])
+    entry = Entry(Place(0, 1), effects=(fx.BarrierFired(barrier.barrier),), intake=intake_of(parse(batch)))
+    partition.propose_records(batch, entry, waiter)
+
+
+def _check(message: SetBarrier, partition: Partition) -> None:
+    if not 1 <= message.members <= MEMBERS_MAX:
+        raise InvalidRequest(f"a barrier of {message.members} members is not allowed: 1 to {MEMBERS_MAX}")
+    if message.priority > PRIORITY_MAX:
+        raise InvalidRequest(f"priority {message.priority} is out of range: 0 to {PRIORITY_MAX}")
+    if message.lifetime_ms > LIFETIME_MOST_MS:
+        raise InvalidRequest(f"a lifetime of {message.lifetime_ms} ms is not allowed: {LIFETIME_MOST_MS} at most")
+    if _room(partition, message.members, message.headers) < 0:
+        raise InvalidRequest(
+            f"a barrier of {message.members} members does not fit into a record of {partition!r}, which has "
+            f"max_record_bytes={partition.settings.max_record_bytes}: {WORD_BYTES} for each member and the headers are "
+            "needed, so use fewer members or raise it"
+        )

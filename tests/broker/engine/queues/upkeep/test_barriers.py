@@ -1,0 +1,390 @@
+"""Barriers at a node: the record of a callback is appended once, when all members have ended, whatever ended them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from penstock.broker.engine import Now
+from penstock.storage.batch import Kind, encode, parse
+from penstock.storage.errors import StorageFull
+from penstock.transport import messages as m
+from penstock.transport.queue_messages import Settle, Verb
+from support.barriers import GROUP, Scene, named
+from support.engine import Rig
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def code(answer: Any) -> str:
+    assert isinstance(answer, m.Failure), answer
+    return answer.code
+
+
+def to(rig: Rig, seconds: float) -> None:
+    """The clocks move on by so much at once."""
+    rig.now = Now(rig.now.wall_us + round(seconds * 1e6), rig.now.monotonic_s + seconds)
+    rig.turn(8)
+
+
+# -- firing ---------------------------------------------------------------------------------------
+
+
+def test_a_callback_is_appended_once_all_members_have_completed(scene: Scene):
+    assert isinstance(scene.set(members=3, headers={"h": b"1"}, priority=7), m.Done)
+    assert isinstance(scene.send([2, 0]), m.Produced)
+    assert isinstance(scene.send([1]), m.Produced)
+    scene.work_off(b"two")
+    scene.work_off(b"zero")
+    assert scene.fired() == []
+    (stands,) = scene.listed()
+    assert (stands.members, stands.waiting, stands.first_waiting, stands.holding) == (3, 1, [1], [])
+    assert (stands.headers, stands.ended, stands.topic_name) == ({"h": b"1"}, False, "then")
+    scene.work_off(b"one")
+    done = "completed"
+    assert scene.fired() == [[(done, b"zero", ""), (done, b"one", ""), (done, b"two", "")]]
+    assert scene.listed() == []
+    first = scene.first_batch()
+    priorities = first.priorities()
+    assert (first.headers(), first.keys()) == ([{"h": b"1"}], None)
+    assert priorities is not None
+    assert priorities.tolist() == [7]
+    scene.replays()
+
+
+def test_a_whole_lease_without_results_completes_its_members(scene: Scene):
+    scene.set(members=2)
+    scene.send([0, 1])
+    leased = scene.lease(5)
+    assert leased.runs == [(0, 2, 1)]
+    scene.rig.settle(scene.work, Settle(0, leased.token, Verb.ACK), group=GROUP)
+    assert scene.fired() == [[("completed", b"", ""), ("completed", b"", "")]]
+
+
+def test_members_of_several_barriers_and_others_stand_beside_each_other(scene: Scene):
+    scene.set(b"a", 1)
+    scene.set(b"b", 2)
+    scene.rig.produce(scene.work, [b"none"])
+    scene.send([1], b"b")
+    scene.send([0], b"a")
+    scene.send([0], b"b")
+    scene.work_off()
+    assert scene.fired() == []
+    scene.work_off(b"b1")
+    scene.work_off(b"a0")
+    assert scene.fired() == [[("completed", b"a0", "")]]
+    scene.work_off(b"b0")
+    assert scene.fired()[1:] == [[("completed", b"b0", ""), ("completed", b"b1", "")]]
+
+
+def test_many_barriers_are_fired_that_are_ready_at_once(scene: Scene):
+    count = 50
+    for number in range(count):
+        scene.set(b"%d" % number)
+        scene.send([0], b"%d" % number)
+    leased = scene.lease(count)
+    scene.settle(leased, result=b"x")
+    scene.rig.turn(30)
+    assert len(scene.fired()) == count
+    assert scene.rig.node.stats()["barriers.fired"] == count
+    assert scene.rig.node.stats()["barriers.untold"] == 0
+
+
+def test_nothing_is_appended_again_while_it_is_in_flight(scene: Scene):
+    scene.set()
+    scene.send([0])
+    leased = scene.lease()
+    scene.rig.store.hold = True
+    request = scene.rig.next_request()
+    scene.rig.send(m.SettleTasks(request, scene.work, GROUP, [Settle(0, leased.token, Verb.ACK)]))
+    for _ in range(12):
+        to(scene.rig, 1.0)
+        for log in scene.rig.node.logs:
+            log.sync()
+            scene.rig.turn(1)
+    scene.rig.store.hold = False
+    scene.rig.sync()
+    assert len(scene.fired()) == 1
+
+
+# -- ends ------------------------------------------------------------------------------------------
+
+
+def fail(scene: Scene) -> None:
+    """Both attempts of the next task fail."""
+    for _ in range(2):
+        scene.settle(scene.lease(), Verb.NACK, reason="boom")
+        scene.rig.pass_time(0.1)
+
+
+def run_out(scene: Scene) -> None:
+    for _ in range(2):
+        assert scene.lease().runs
+        scene.rig.pass_time(61, step=1)
+
+
+def cancel(scene: Scene) -> None:
+    scene.rig.ask(m.CancelTask, scene.work, GROUP, 0, 0)
+
+
+def cancel_leased(scene: Scene) -> None:
+    leased = scene.lease()
+    cancel(scene)
+    assert not scene.state(scene.work).ties.tellings
+    assert scene.state(scene.work).ties.open
+    scene.settle(leased, Verb.NACK)
+
+
+def discard(scene: Scene) -> None:
+    scene.settle(scene.lease(), Verb.REJECT, reason="no")
+    scene.rig.ask(m.DiscardDead, scene.work, GROUP, [(0, 0)])
+
+
+def trim(scene: Scene) -> None:
+    scene.rig.ask(m.Trim, scene.work, m.TrimRule.OFFSET, 1)
+
+
+def trim_leased(scene: Scene) -> None:
+    assert scene.lease().runs
+    trim(scene)
+
+
+def delete_record(scene: Scene) -> None:
+    scene.rig.ask(m.DeleteRecords, scene.work, [(0, 0)])
+
+
+def delete_queue(scene: Scene) -> None:
+    scene.rig.ask(m.DeleteQueue, scene.work, GROUP)
+
+
+def skip(scene: Scene) -> None:
+    scene.rig.ask(m.ResetQueue, scene.work, GROUP, m.LATEST)
+
+
+def delete_topic(scene: Scene) -> None:
+    scene.rig.ask(m.DeleteTopic, scene.work)
+
+
+def reject(scene: Scene) -> None:
+    scene.settle(scene.lease(), Verb.REJECT, reason="no")
+
+
+def take(scene: Scene) -> None:
+    answer = scene.rig.lease(scene.work, GROUP, 1, takes=True)
+    assert answer.runs
+
+
+ENDS: dict[Callable[[Scene], None], tuple[str, str]] = {
+    take: ("completed", ""),
+    fail: ("dead", "boom"),
+    run_out: ("dead", "the lease ran out"),
+    reject: ("dead", "no"),
+    cancel: ("cancelled", ""),
+    cancel_leased: ("cancelled", ""),
+    trim: ("deleted", ""),
+    trim_leased: ("deleted", ""),
+    delete_record: ("deleted", ""),
+    delete_queue: ("deleted", ""),
+    skip: ("deleted", ""),
+    delete_topic: ("deleted", ""),
+}
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
+def test_a_barrier_of_ends_hears_each(scene: Scene, end: Callable[[Scene], None]):
+    scene.set(ended=True)
+    scene.send([0])
+    end(scene)
+    state, reason = ENDS[end]
+    assert scene.fired() == [[(state, b"", reason)]]
+    scene.replays()
+
+
+@pytest.mark.parametrize("end", [each for each in ENDS if each is not take], ids=lambda end: end.__name__)
+def test_a_barrier_of_completion_waits_and_says_for_what(scene: Scene, end: Callable[[Scene], None]):
+    scene.set(members=2)
+    scene.send([0])
+    end(scene)
+    if end not in (delete_queue, delete_topic):
+        scene.send([1])
+        scene.work_off(b"late")
+    assert scene.fired() == []
+    (stands,) = scene.listed()
+    assert stands.holding == [(0, *ENDS[end])]
+    scene.replays()
+
+
+@pytest.mark.parametrize("priority", [None, 3])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_dead_letter_that_is_redriven_lets_its_barrier_go_on(scene: Scene, restart: bool, priority: int | None):
+    scene.set(members=2)
+    scene.send([0, 1], priorities=None if priority is None else [priority] * 2)
+    scene.work_off(b"zero")
+    reject(scene)
+    assert scene.fired() == []
+    assert scene.listed()[0].holding == [(1, "dead", "no")]
+    if restart:
+        scene.rig.restart(clean=False)
+    scene.rig.ask(m.RedriveDead, scene.work, GROUP, [(0, 1)])
+    scene.work_off(b"one")
+    assert scene.fired() == [[("completed", b"zero", ""), ("completed", b"one", "")]]
+    assert not scene.state(scene.work).ties.open
+    scene.replays()
+
+
+def test_the_first_end_counts_where_ends_do(scene: Scene):
+    scene.set(members=2, ended=True)
+    scene.send([0, 1])
+    reject(scene)
+    scene.rig.ask(m.RedriveDead, scene.work, GROUP, [(0, 0)])
+    scene.work_off(b"again")
+    scene.work_off(b"one")
+    assert scene.fired() == [[("dead", b"", "no"), ("completed", b"one", "")]]
+
+
+def test_a_discarded_dead_letter_never_completes(scene: Scene):
+    scene.set()
+    scene.send([0])
+    discard(scene)
+    assert scene.fired() == []
+    assert scene.listed()[0].holding == [(0, "discarded", "")]
+    assert not scene.state(scene.work).ties.open
+
+
+def test_a_dead_letter_is_told_once_whatever_else_happens_to_its_log(scene: Scene):
+    scene.set(members=2)
+    scene.send([0, 1])
+    reject(scene)
+    before = scene.state(scene.work).ties.last
+    scene.rig.ask(m.DeleteRecords, scene.work, [(0, 1)])
+    scene.rig.ask(m.ResetQueue, scene.work, GROUP, m.LATEST)
+    assert scene.state(scene.work).ties.last == before + 1
+    assert set(scene.state(scene.work).ties.open) == {0}
+
+
+def test_a_cancelled_task_that_its_worker_finishes_has_completed(scene: Scene):
+    scene.set()
+    scene.send([0])
+    leased = scene.lease()
+    cancel(scene)
+    scene.settle(leased, result=b"done all the same")
+    assert scene.fired() == [[("completed", b"done all the same", "")]]
+
+
+def test_another_group_of_the_topic_ends_nothing(scene: Scene):
+    scene.rig.ask(m.SetQueue, scene.work, "other", {})
+    scene.set(ended=True)
+    scene.send([0])
+    leased = scene.rig.lease(scene.work, "other", 1)
+    scene.rig.settle(scene.work, Settle(0, leased.token, Verb.ACK), group="other")
+    scene.rig.ask(m.DeleteQueue, scene.work, "other")
+    assert scene.fired() == []
+    scene.work_off(b"mine")
+    assert scene.fired() == [[("completed", b"mine", "")]]
+
+
+def test_a_delayed_member_that_was_not_begun_is_none_that_ended(scene: Scene):
+    scene.set(members=2)
+    scene.send([0, 1], not_before=[scene.rig.now.wall_us + 5_000_000, 0])
+    scene.work_off(b"one")
+    scene.rig.ask(m.ResetQueue, scene.work, GROUP, m.EARLIEST)
+    assert scene.state(scene.work).ties.open.keys() == {0}
+    scene.rig.pass_time(6)
+    scene.settle(scene.lease(5), result=b"r")
+    assert len(scene.fired()) == 1
+
+
+def test_results_that_expire_were_told_before(scene: Scene):
+    """The members' topic keeps finished tasks for a second."""
+    rig = Rig(housekeeping_s=0.5)
+    scene = Scene(rig, keep_finished_s=1.0)
+    scene.set(members=2)
+    scene.send([0, 1])
+    scene.work_off(b"zero")
+    rig.pass_time(30, step=0.5)
+    assert scene.state(scene.work).first == 0
+    scene.work_off(b"one")
+    assert scene.fired() == [[("completed", b"zero", ""), ("completed", b"one", "")]]
+    rig.pass_time(30, step=0.5)
+    assert scene.state(scene.work).first == 2
+
+
+# -- what cannot be told or appended ------------------------------------------------------------------
+
+
+def refuse_records(monkeypatch: pytest.MonkeyPatch, log: Any, *, effects: bool) -> None:
+    real = log.append
+
+    def full(found: Any, now_us: int) -> Any:
+        if effects or any(parse(bytes(each)).kind == Kind.RECORDS for each in found):
+            raise StorageFull("no room")
+        return real(found, now_us)
+
+    monkeypatch.setattr(log, "append", full)
+
+
+@pytest.mark.parametrize("effects", [False, True], ids=["records", "everything"])
+def test_a_full_disk_of_the_callback_keeps_it_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch, effects: bool):
+    scene.set()
+    scene.send([0])
+    log = scene.rig.node._registry.topics.get(scene.then).partition(0).log
+    refuse_records(monkeypatch, log, effects=effects)
+    scene.work_off(b"kept")
+    scene.rig.pass_time(3)
+    assert scene.fired() == []
+    stats = scene.rig.node.stats()
+    assert (stats["barriers.untold"], stats["barriers.stuck"]) == ((1, 1) if effects else (0, 0))
+    assert stats["barriers.stuck_because"] == ("no room" if effects else "")
+    monkeypatch.undo()
+    scene.rig.pass_time(10)
+    assert scene.fired() == [[("completed", b"kept", "")]]
+    stats = scene.rig.node.stats()
+    assert (stats["barriers.fired"], stats["barriers.untold"], stats["barriers.stuck"]) == (1, 0, 0)
+
+
+def test_a_place_that_cannot_be_told_holds_up_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    other = scene.rig.topic("other")
+    scene.set(b"a")
+    scene.rig.ask(m.SetBarrier, other, 0, named(b"o"), 1, False)
+    scene.send([0], b"a")
+    tie = m.Tie(GROUP, other, 0, named(b"o"), [0])
+    scene.rig.ask(m.Produce, scene.work, 0, tie, payload=bytes(encode([b"o"], producer_id=5)))
+    log = scene.rig.node._registry.topics.get(scene.then).partition(0).log
+    refuse_records(monkeypatch, log, effects=True)
+    scene.settle(scene.lease(2), result=b"r")
+    scene.rig.turn(8)
+    assert len(scene.rig.read(other)) == 1
+    assert scene.state(scene.work).ties.tellings.keys() == {1}
+    monkeypatch.undo()
+    scene.rig.pass_time(3)
+    assert len(scene.fired()) == 1
+
+
+def test_tellings_are_forgotten_with_the_topic_of_their_barrier(scene: Scene):
+    scene.set(members=2)
+    scene.send([0, 1])
+    scene.rig.ask(m.DeleteTopic, scene.then)
+    scene.work_off()
+    scene.rig.turn(8)
+    state = scene.state(scene.work)
+    assert not state.ties.tellings
+    assert state.ties.open.keys() == {1}
+
+
+def test_a_damaged_partition_neither_tells_nor_fires(scene: Scene):
+    scene.set(b"a")
+    scene.send([0], b"a")
+    leased = scene.lease()
+    then = scene.rig.node._registry.topics.get(scene.then).partition(0)
+    then.history.damaged = True
+    scene.settle(leased)
+    scene.rig.pass_time(5)
+    assert scene.fired() == []
+    assert scene.rig.node.stats()["barriers.untold"] == 1
+    assert code(scene.set(b"b")) == "unavailable"

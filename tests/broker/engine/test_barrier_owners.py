@@ -1,0 +1,39 @@
+"""Barriers belong to the user that sets them, and lists show what their reader may see."""
+
+from __future__ import annotations
+
+from penstock.transport import messages as m
+from support.barriers import Scene
+
+from .test_guard import code, user
+
+
+def test_users_send_members_of_their_own_barriers_alone():
+    scene = Scene()
+    rig, ann, bob = scene.rig, user("ann", "write,read *"), user("bob", "write,read *")
+    rig.principal = ann
+    assert isinstance(scene.set(), m.Done)
+    rig.principal = bob
+    assert code(scene.send([0])) == "forbidden"
+    assert not rig.read(scene.work)
+    rig.principal = ann
+    assert isinstance(scene.send([0]), m.Produced)
+    scene.work_off()
+    assert len(scene.fired()) == 1
+
+
+def test_a_barrier_needs_write_on_the_topic_of_its_callback():
+    scene = Scene()
+    scene.rig.principal = user("ann", "write topic:work", "read topic:then")
+    assert code(scene.set()) == "forbidden"
+    scene.rig.principal = user("ann", "write topic:then")
+    assert isinstance(scene.set(), m.Done)
+
+
+def test_a_list_has_what_its_reader_may_see():
+    scene = Scene()
+    scene.set()
+    scene.rig.principal = user("ann", "read topic:work")
+    assert scene.listed() == []
+    scene.rig.principal = user("ann", "read topic:then")
+    assert len(scene.listed()) == 1
