@@ -165,38 +165,44 @@ class PenstockBackend(KeyValueStoreBackend):
         self._open().groups.put(_size_key(group_id), str(chord_size).encode())
 
     def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
-        """Count a part; the one that completes its chord sends the callback."""
+        """Count a part; the one that completes its chord restores the group of all parts, and sends the callback."""
         if not request.group:
             return
-        key, size_key = self.get_key_for_chord(request.group), _size_key(request.group)
-        counted, sizes = self._open().groups.values_of([_bytes(key), size_key])
-        if None in counted:
+        number, sizes = self._counted(request)
+        if not number:
             return  # the callback was sent: this part ran once more
         if sizes:
             request.chord["chord_size"] = int(sizes[-1] or 0)
-        self._part.name = f"{request.id}:{getattr(request, 'group_index', None)}"
+        size = request.chord.get("chord_size")
+        if size is not None and number < size:
+            return
+        self._part.number = number
         try:
             super().on_chord_part_return(request, state, result, **kwargs)
         finally:
-            self._part.name = None
+            self._part.number = None
 
-    def incr(self, key: Any) -> int:
-        """Count the part that this thread is at: how many different ones there were up to it; 0 when the chord is over.
+    def _counted(self, request: Any) -> tuple[int, list[bytes | None]]:
+        """Count a part: how many different ones there were up to it, 0 when the chord is over; and the chord's size.
 
         One that counted before counts all: its worker died before it sent the callback, or another part will send it.
         """
-        name = self._part.name.encode()
-        groups = self._open().groups
-        groups.put(_bytes(key), name)
-        parts = groups.values(_bytes(key))
+        groups, key = self._open().groups, _bytes(self.get_key_for_chord(request.group))
+        name = f"{request.id}:{getattr(request, 'group_index', None)}".encode()
+        groups.put(key, name)
+        parts, sizes = groups.values_of([key, _size_key(request.group)])
         if None in parts:
-            return 0
+            return 0, sizes
         first = list(dict.fromkeys(parts))
-        return len(first) if parts.count(name) > 1 else first.index(name) + 1
+        return len(first) if parts.count(name) > 1 else first.index(name) + 1, sizes
+
+    def incr(self, key: Any) -> int:
+        """The number of the part that this thread is at, which was counted already."""
+        return self._part.number
 
     def _delete_group(self, group_id: str) -> None:
         """Delete a group, but not that of a chord which is just called back: a part that runs twice looks for it."""
-        if getattr(self._part, "name", None) is None:
+        if getattr(self._part, "number", None) is None:
             super()._delete_group(group_id)
 
     # -- the connection -----------------------------------------------------------------------------------

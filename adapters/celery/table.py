@@ -3,9 +3,11 @@
 Idea: a value is a record with its key, in the partition that the key's hash chooses. A lookup reads that partition from
 where it was read last for this key: from the beginning for a key of another process, from the end as of then for a key
 that this process announced (`begin`), so that waiting for a result reads only what is new. A null is a deletion.
-Retention is the expiry.
+Retention is the expiry. What is read for one key is noted for all that were looked for or announced: the parts of a
+chord, or a client that waits for a thousand tasks, read each record once.
 
 Contract: threads may share a table. Values of a key come in the order of the log, which all processes share.
+*Invariant*: of a partition, all values between the bounds of its span are noted of each key whose offset lies there.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ KEYS_MOST = 10_000
 
 
 class SeenKey:
-    """What a table knows of one key: its values before an offset."""
+    """What a table knows of one key: its values before an offset, which is -1 when nothing was read for it."""
 
     __slots__ = ("offset", "values")
 
@@ -48,6 +50,7 @@ class ValuesByKey:
         self._client = client
         self._lock = RLock()
         self._seen: OrderedDict[bytes, SeenKey] = OrderedDict()
+        self._spans: dict[int, range] = {}  # what was read last of each partition, without a gap
         settings: dict[str, Any] = {} if not expires_s else {"retention_s": expires_s}
         try:
             client.topic(topic)
@@ -92,11 +95,14 @@ class ValuesByKey:
         self._client.ends([self.topic], known={self.topic: known}, wait=max(wait_s, 0.0))
 
     def _read(self, partition: int, keys: list[bytes]) -> None:
-        seen = {key: self._seen.get(key) or self._remember(key, 0) for key in keys}
+        known = [self._seen.get(key) or self._remember(key, -1) for key in keys]
         for key in keys:
             self._seen.move_to_end(key)
-        end, offset = self._end(partition), min(each.offset for each in seen.values())
-        offset = max(offset, self._first(partition))
+        span, end = self._spans.get(partition, range(0)), self._end(partition)
+        begin = offset = max(min(_place(each, span) for each in known), self._first(partition))
+        for each in known:
+            if _place(each, span) < begin:
+                each.offset = begin  # what was before is gone
         while offset < end:
             try:
                 found = self._client.read(self.topic, partition, offset, max_records=READ_MOST)
@@ -106,13 +112,14 @@ class ValuesByKey:
             if not found:
                 break
             for record in found:
-                known = seen.get(record.key) if record.key is not None else None
-                if known is not None and record.offset >= known.offset:
-                    known.values.append(None if record.value is None else bytes(record.value))
-                    known.offset = record.offset + 1
+                each = self._seen.get(record.key) if record.key is not None else None
+                if each is not None and begin <= _place(each, span) and each.offset <= record.offset:
+                    each.values.append(None if record.value is None else bytes(record.value))
+                    each.offset = record.offset + 1
             offset = found[-1].offset + 1
-        for each in seen.values():
+        for each in known:
             each.offset = max(each.offset, offset)
+        self._spans[partition] = range(span.start if begin in span or begin == span.stop else begin, offset)
 
     def _remember(self, key: bytes, offset: int) -> SeenKey:
         return self._seen.setdefault(key, SeenKey(offset))
@@ -125,3 +132,8 @@ class ValuesByKey:
 
     def _first(self, partition: int) -> int:
         return self._ends.partitions[partition].first
+
+
+def _place(known: SeenKey, span: range) -> int:
+    """Up to where the values of a key are known."""
+    return span.stop if span.start <= known.offset <= span.stop else known.offset

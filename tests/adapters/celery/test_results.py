@@ -143,6 +143,19 @@ def test_the_last_part_of_a_chord_sends_its_callback_once(app, name):
     assert sent(app, name) == 1
 
 
+def test_the_group_of_a_chord_is_restored_for_the_part_that_completes_it_alone(app, name, monkeypatch):
+    parts = parts_of(app, name, 5)
+    restored = []
+    restore = app.backend._restore_group
+    monkeypatch.setattr(app.backend, "_restore_group", lambda id_: restored.append(id_) or restore(id_))
+    for part in [*parts[:4], parts[0]]:
+        finish(app, part, 1)
+    assert restored == []
+    finish(app, parts[4], 1)
+    assert restored == [name]
+    assert sent(app, name) == 1
+
+
 def test_a_chord_waits_for_all_parts_of_the_groups_at_the_ends_of_its_chains(app, name):
     parts = parts_of(app, name, 3)
     inner = app.GroupResult(f"{name}.inner", [app.AsyncResult(part.id) for part in parts[1:]])
@@ -169,8 +182,7 @@ def test_a_part_whose_worker_died_before_the_callback_sends_it_when_it_runs_agai
     finish(app, parts[0], 1)
     dying = app_of(url).backend
     dying.store_result(parts[1].id, 1, states.SUCCESS)
-    dying._part.name = f"{parts[1].id}:1"
-    assert dying.incr(dying.get_key_for_chord(name)) == 2  # counted, and killed before it sent
+    assert dying._counted(parts[1])[0] == 2  # counted, and killed before it sent
     finish(app, parts[1], 1)
     assert sent(app, name) == 1
 
@@ -194,12 +206,11 @@ def test_a_part_that_runs_again_where_a_worker_died_behind_the_callback_is_no_er
     assert app.AsyncResult(f"{name}.body").state == states.PENDING
 
 
-def test_a_part_that_comes_to_its_chord_while_another_completes_it_counts_nothing(app, name):
+def test_a_part_that_comes_to_its_chord_when_that_is_over_counts_nothing(app, name):
     parts = parts_of(app, name, 2)
     for part in parts:
         finish(app, part, 1)
-    app.backend._part.name = f"{parts[0].id}:0"  # it looked whether the chord was over before
-    assert app.backend.incr(app.backend.get_key_for_chord(name)) == 0
+    assert app.backend._counted(parts[0])[0] == 0
 
 
 def test_a_table_reads_what_retention_left_and_what_was_announced_only_from_then_on(name):

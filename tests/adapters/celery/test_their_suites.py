@@ -43,6 +43,8 @@ KOMBUS = {
 CELERYS = {
     "test_chain.test_chord_header_id_duplicated_on_rabbitmq_msg_duplication[redis-group-ids]":
         "publishes options that are not JSON; over a Redis broker it is not run",
+    "test_chord.test_error_propagates_from_chord":
+        "an error in front of a chord does not reach it: Celery's issue 6437, and expected to fail over Redis as well",
     "test_Inspect.test_scheduled": "the broker holds tasks with an ETA, and no worker",
 }  # fmt: skip
 FILES = ["test_canvas.py", "test_group_chains.py", "test_inspect.py"]
