@@ -20,7 +20,7 @@ from ...broker.errors import UnknownPartition, UnsupportedVersion
 from ...storage import forks
 from ...storage.batch import Codec, Kind
 from ...storage.errors import Closed, Error, InvalidBatch, StorageFull
-from ...storage.header_list import GivenHeaders, checked_headers, copied
+from ...storage.header_list import GivenHeaders, checked_headers
 from ...transport.messages import Failure, ProducerOpened, Topic
 from ...transport.partitioner import PARTITIONERS, Partitioner
 from ...transport.producer_session import TARGET_BYTES, ProducerSession
@@ -140,13 +140,7 @@ class ProducerCore:
         if size > self._largest:
             check_record(size, self.shape)
         if not plain or gather.has_columns:
-            try:
-                self._append_extras(gather, index, key, own, event_us, queued)
-            except BaseException:  # Ctrl-C in the middle: the columns of the records before it stay as long as these
-                for column in (gather.keys, gather.headers, gather.times, gather.queued):
-                    if column is not None:
-                        del column[index:]
-                raise
+            gather.append_columns(key, own, event_us, queued, self._now_us)
         if done is not None or gather.dones:
             gather.call_when_done(index, done)
         if ids:
@@ -196,9 +190,10 @@ class ProducerCore:
             found.append((gather, len(gather.values), end - at))
             gather.name(ids)
             if keys is not None or headers is not None or gather.has_columns:
-                self._extend_extras(
-                    gather, end - at, None if keys is None else keys[some], None if headers is None else headers[some]
-                )
+                gather.extend_columns(
+                    end - at, None if keys is None else keys[some], None if headers is None else headers[some],
+                    self._now_us,
+                )  # fmt: skip
             gather.values += values[some]
             gather.size += ends[end - 1] - before
             at, before = end, ends[end - 1]
@@ -206,60 +201,12 @@ class ProducerCore:
                 self._ship(sender)
         return found
 
-    def _extend_extras(
-        self,
-        gather: Pending,
-        count: int,
-        keys: Sequence[bytes | None] | None,
-        headers: Sequence[dict[str, bytes] | None] | None,
-    ) -> None:
-        """As `_append_extras`, for a run of records."""
-        gather.has_columns = True
-        extras: tuple[tuple[str, Any, Any], ...] = (
-            ("keys", keys, None), ("headers", headers, None), ("times", None, self._now_us()), ("queued", None, PLAIN),
-        )  # fmt: skip
-        for name, given, missing in extras:
-            column: Any = getattr(gather, name)
-            if column is None and given is not None:
-                column = list(repeat(missing, len(gather.values)))
-                setattr(gather, name, column)
-            if column is not None:
-                column += repeat(missing, count) if given is None else given
-
     def _sender_of(self, key: bytes | None, partition: int | None) -> PartitionSender:
         if partition is not None:
             return self.sender(partition)
         if key is None:
             return self._current
         return self.senders[self._hash(key) % len(self.senders)]
-
-    def _append_extras(
-        self,
-        gather: Pending,
-        index: int,
-        key: bytes | None,
-        headers: Mapping[str, bytes] | None,
-        timestamp: int | None,
-        queued: Queued | None,
-    ) -> None:
-        """Store columns beside the values, as long as these; a column begins with the first record that has it."""
-        if key is not None and gather.keys is None:
-            gather.keys = list(repeat(None, index))
-        if headers is not None and gather.headers is None:
-            gather.headers = list(repeat(None, index))
-        if timestamp is not None and gather.times is None:
-            gather.times = [self._now_us()] * index
-        if queued is not None and gather.queued is None:
-            gather.queued = list(repeat(PLAIN, index))
-        gather.has_columns = True
-        if gather.keys is not None:
-            gather.keys.append(key)
-        if gather.headers is not None:
-            gather.headers.append(None if headers is None else copied(headers))
-        if gather.times is not None:
-            gather.times.append(self._now_us() if timestamp is None else timestamp)
-        if gather.queued is not None:
-            gather.queued.append(PLAIN if queued is None else queued)
 
     def as_task(
         self, delay: Duration | None, at: datetime | None, priority: int | None, dedup: bytes | None

@@ -10,7 +10,8 @@ Contract: an outcome is set once, under the client's lock; reading it needs no l
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,10 +19,12 @@ import msgspec
 
 from ...storage.batch import Kind
 from ...storage.errors import Error
+from ...storage.header_list import copied
 from ...transport.naming_messages import REQUEST_IDS_MAX
 from ..connection.steps import Once
 from ..errors import InvalidArgument
 from ..unpicklable import unpicklable
+from .queued import PLAIN
 
 if TYPE_CHECKING:
     from ..connection.connection import Connection
@@ -79,6 +82,61 @@ class Pending(msgspec.Struct, eq=False):
     parts: tuple[Pending, Pending] | None = None
     whole: Pending | None = None
     ids: tuple[str, ...] = ()  # of requests that some of the records are part of
+
+    def append_columns(
+        self,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        timestamp: int | None,
+        queued: Queued | None,
+        now_us: Callable[[], int],
+    ) -> None:
+        """Store what stands beside the value that is appended next. A column begins with the first record that has it,
+        and then has a value for each; of times, `now_us()` where none was given."""
+        index = len(self.values)
+        self.has_columns = True
+        try:
+            if key is not None and self.keys is None:
+                self.keys = [None] * index
+            if headers is not None and self.headers is None:
+                self.headers = [None] * index
+            if timestamp is not None and self.times is None:
+                self.times = [now_us()] * index
+            if queued is not None and self.queued is None:
+                self.queued = [PLAIN] * index
+            if self.keys is not None:
+                self.keys.append(key)
+            if self.headers is not None:
+                self.headers.append(None if headers is None else copied(headers))
+            if self.times is not None:
+                self.times.append(now_us() if timestamp is None else timestamp)
+            if self.queued is not None:
+                self.queued.append(PLAIN if queued is None else queued)
+        except BaseException:  # Ctrl-C in the middle: the columns of the records before it stay as long as these
+            for column in (self.keys, self.headers, self.times, self.queued):
+                if column is not None:
+                    del column[index:]
+            raise
+
+    def extend_columns(
+        self,
+        count: int,
+        keys: Sequence[bytes | None] | None,
+        headers: Sequence[dict[str, bytes] | None] | None,
+        now_us: Callable[[], int],
+    ) -> None:
+        """As `append_columns`, for the `count` values that are appended next."""
+        self.has_columns = True
+        extras: tuple[tuple[str, Any, Any], ...] = (
+            ("keys", keys, None), ("headers", headers, None), ("times", None, now_us()), ("queued", None, PLAIN),
+        )  # fmt: skip
+        for name, given, missing in extras:
+            column: Any = getattr(self, name)
+            if column is None and given is not None:
+                column = [missing] * len(self.values)
+                setattr(self, name, column)
+            if column is not None:
+                column += repeat(missing, count) if given is None else given
 
     def name(self, ids: tuple[str, ...]) -> None:
         """Some of the records are part of these requests. Of many, the first `REQUEST_IDS_MAX` are told the broker."""

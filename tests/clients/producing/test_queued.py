@@ -147,4 +147,4 @@ def test_a_plain_record_costs_no_call_more_than_append_and_its_lock(producer):
         profile.disable()
     called = {name: found[0] for (_, _, name), found in pstats.Stats(profile).stats.items()}
     assert called["send_nowait"] == called["append"] == 100
-    assert {"as_task", "as_queued", "_append_extras"} & set(called) == set()
+    assert {"as_task", "as_queued", "append_columns"} & set(called) == set()
