@@ -54,7 +54,10 @@ def enqueue(
     topic: str, values: tuple[bytes, ...], key: bytes | None, headers: tuple[tuple[str, bytes], ...],
     delay_s: float | None, moment: datetime | None, priority: int, dedup: bytes | None, session: Invocation,
 ) -> None:  # fmt: skip
-    """Put a task into the queue of TOPIC for each VALUE, or for each line of standard input; writes their ids."""
+    """Put a task into the queue of TOPIC for each VALUE, or for each line of standard input; writes their ids.
+
+    They are plain records: calls of the functions of penstock.Tasks are sent from Python.
+    """
     from ..clients.queues.task_ids import task_id
 
     if delay_s is not None and moment is not None:
