@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...storage.arrow import kit, record_batch
 from ...storage.batch import Batch, ColumnId, Origin
@@ -39,6 +39,19 @@ def schema() -> pa.Schema:
     topic = pa.dictionary(pa.int32(), pa.string())
     types = (arrow.int64, arrow.time, arrow.int32, arrow.binary, arrow.binary, arrow.headers, topic)
     return pa.schema(list(zip(COLUMNS, types, strict=True)))
+
+
+class Unfiltered(NamedTuple):
+    """What DuckDB uses of a scanner. Arrow's own takes as long for a batch as reading it does, and has nothing to do here."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The stream of batches, once."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches)
 
 
 def table(topic: Topic, read: Read) -> Any:
@@ -69,6 +82,8 @@ def _dataset_type() -> Any:
             used = used_columns(names, text)
             found = record_batches(self._topic, self._read, used, bounds_of(text))
             part = _schema_of(used)
+            if filter is None:
+                return Unfiltered(part, found)
             return ds.Scanner.from_batches(found, schema=part, columns=list(names), filter=filter, **options)
 
     return TopicTable
