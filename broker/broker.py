@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .keeper.jobs import KeeperJobs
     from .lenders import Lenders
     from .member.member import ShardMember
+    from .member.recovering import RecoveringMember
     from .packets import PacketSocket
     from .poller import Poller
     from .port import SocketPort
@@ -66,7 +67,7 @@ class Broker:
         self,
         config: ServeConfig,
         *,
-        node: Node | ShardMember,
+        node: Node | ShardMember | RecoveringMember,
         port: SocketPort,
         servers: list[Server],
         poller: Poller,

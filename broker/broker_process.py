@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from ..transport.zmq_curve import Guarded
     from .config import ServeConfig
     from .member.member import ShardMember
+    from .member.recovering import RecoveringMember
     from .member.starting import LinkedPeers
     from .member.store import MemberStore
     from .replica.replicated import Replicated
@@ -194,7 +195,7 @@ class Assembly:
         return found
 
     def _take(self, known: Identity | None) -> Identity:
-        """Make the locked directory this node's. Raises ReplicaDamaged, StorageFull."""
+        """Make the locked directory this node's. Raises PromisesLost, StorageFull."""
         config = self._config
         if config.cluster is None:
             return known or claim(self._files, config.data)
@@ -219,8 +220,8 @@ class Assembly:
     def _node(
         self, identity: Identity, board: Board, peers: LinkedPeers | None, port: SocketPort, watermarks: Watermarks,
         jobs: KeeperJobs, doubts: UnresolvedSyncs, lenders: Lenders, supervisor: PacketSocket, *, cut: bool,
-    ) -> tuple[Node | ShardMember, DirectoryStore]:  # fmt: skip
-        """What the broker drives, with its store. Raises ReplicaDamaged."""
+    ) -> tuple[Node | ShardMember | RecoveringMember, DirectoryStore]:  # fmt: skip
+        """What the broker drives, with its store. Raises PromisesLost."""
         config = self._node_config(identity, board)
         promises = Promises(f"{self._config.data}/{layout.PROMISES}", self._files)
         self._stack.callback(promises.close)
@@ -239,7 +240,8 @@ class Assembly:
             self._files, self._config.data, identity, peers, port, watermarks, store_of, promises, config, now(),
             doubts, lambda role, term: supervisor.send([control.encode(control.RoleChanged(role, term))]),
         )  # fmt: skip
-        return member, stores[0]
+        store = stores[0] if stores else self._store(promises, watermarks, jobs, doubts, cut=cut, order=None)
+        return member, store
 
     def _store(
         self, promises: Promises, watermarks: Watermarks, jobs: KeeperJobs, doubts: UnresolvedSyncs, *, cut: bool,
@@ -272,6 +274,13 @@ class Assembly:
         if self._config.advertise:
             places["endpoint"] = self.advertise[0]
         return msgspec.convert({**named, **places, **self._config.node}, NodeConfig)
+
+    def ended_by(self, error: BaseException) -> None:
+        """Note what an error says of a member's files, so that the next broker fetches what is lost."""
+        if self._config.cluster is not None:
+            from .replica.damage import note_of
+
+            note_of(self._files, self._config.data, error)
 
     def close(self) -> None:
         """After the drain: let the last answers out, close sockets, retire the board, unlock."""
@@ -351,6 +360,7 @@ def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell
         assembly.broker.drain()
     except BaseException as error:
         # As after SIGKILL: nothing is retired or marked clean, the next broker recovers.
+        assembly.ended_by(error)
         crashed(error)
         os._exit(1)
     assembly.close()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .access import BrokerAccess
     from .engine import Node, Now
     from .member.member import ShardMember
+    from .member.recovering import RecoveringMember
     from .port import SocketPort
     from .rights import Principal
 
@@ -59,7 +60,7 @@ class Intake:
 
     def __init__(
         self,
-        node: Node | ShardMember,
+        node: Node | ShardMember | RecoveringMember,
         port: SocketPort,
         servers: Sequence[Server],
         clock: Callable[[], float],

@@ -9,7 +9,8 @@
     DATA/order/      of a member of a cluster: the order log
     DATA/topics/     <topic id>/<partition>/, one log each
     DATA/staged/     of a member of a cluster: what it has fetched of a state that it lacks
-    DATA/aside/      of a member of a cluster: logs that no entry of the order names
+    DATA/aside/      of a member of a cluster: logs that no entry of the order names, or that were damaged
+    DATA/damaged     of a member of a cluster: what it has lost, until that is fetched
     DATA/trash/      deleted topics until they are removed
 
 Idea: opening is a fixed order: look at the format and the identity, lock, and only then change anything. Brokers and
@@ -44,11 +45,14 @@ TOPICS = "topics"
 TRASH = "trash"
 ORDER = "order"
 ASIDE = "aside"
+DAMAGED = "damaged"
 STAGED = "staged"
 DOUBTS = "doubts"
 BOARD_FILE = "board.shared"
 _BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
-_OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, STAGED, ASIDE, TOPICS, TRASH, DOUBTS})
+_OURS = frozenset(
+    {layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, STAGED, ASIDE, TOPICS, TRASH, DOUBTS, DAMAGED}
+)
 
 
 class Identity(Struct, frozen=True, omit_defaults=True):

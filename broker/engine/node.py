@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...storage.errors import Error, Poisoned, ReadFailed
+from ...storage.errors import Corrupt, Error, Poisoned, ReadFailed
 from ...transport.messages import (
     AskEnds,
     Checkpoint,
@@ -360,6 +360,15 @@ class Node:
     def unavailable(self) -> dict[str, str]:
         """Why partitions could not be opened, by topic and number."""
         return self._registry.unavailable()
+
+    def tell_damage(self, on_damage: Callable[[Corrupt], None]) -> None:
+        """Have `on_damage` told, from within this node's own calls, of what reading its partitions meets."""
+        self._registry.on_damage = on_damage
+
+    @property
+    def unsound(self) -> list[tuple[str, Error]]:
+        """Logs that could not be opened, or that add up to less than was stored: directory, and why."""
+        return list(self._registry.unsound())
 
     @property
     def logs(self) -> list[LogWriter]:

@@ -15,8 +15,8 @@ from ...storage.data_directory import MEMBER_FORMAT, TOPICS, Identity, note_iden
 from ...storage.errors import ForeignDirectory
 from ...storage.promises import Promises
 from ..raft.messages import ConfState
-from ..replica.beginning import ShardIds, begin, has_begun, ids_of
-from ..replica.errors import ReplicaDamaged
+from ..replica.beginning import ShardIds, begin, ids_of
+from ..replica.errors import PromisesLost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ def check(found: Identity | None, data: str, cluster: ClusterConfig) -> None:
 def take(files: Files, data: str, found: Identity | None, cluster: ClusterConfig) -> Identity:
     """The identity of the member, with the logs of its shard there. The caller has locked the directory.
 
-    Raises ForeignDirectory, ReplicaDamaged, StorageFull.
+    Raises ForeignDirectory, PromisesLost, StorageFull.
     """
     check(found, data, cluster)
     ids = ids_of(cluster.name, sorted(cluster.peers))
@@ -65,10 +65,8 @@ def take(files: Files, data: str, found: Identity | None, cluster: ClusterConfig
         )
         note_identity(files, data, found)
     if found.begun:
-        if not has_begun(files, data):
-            raise ReplicaDamaged(f"{data} had the logs of its shard, and has them no more: this node may have voted")
         if not files.exists(promises := f"{data}/{layout.PROMISES}"):
-            raise ReplicaDamaged(f"{promises} is gone: this node may have voted where it cannot tell any more")
+            raise PromisesLost(f"{promises} is gone: this node may have voted where it cannot tell any more")
         return found
     files.mkdir(f"{data}/{TOPICS}")
     begin(files, data, ids, ConfState(tuple(found.members)))

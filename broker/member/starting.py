@@ -1,7 +1,7 @@
 """Puts a member together: its directory, its links, its replica.
 
-Contract: the caller has locked the directory, and closes what it gets. Raises ReplicaDamaged where something is gone
-that was durable, InvalidPeers, AddressInUse, CannotListen.
+Contract: the caller has locked the directory, and closes what it gets. Where something is gone that was durable, the
+member recovers instead of taking part. Raises PromisesLost, InvalidPeers, AddressInUse, CannotListen.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from ..peers.gate import shared
 from ..peers.greeting import PeerIdentity
 from ..peers.links import PeerLinks
 from ..raft.state import RaftOptions
+from ..replica.damage import NotedDamage, noted
+from ..replica.errors import PromisesLost, ReplicaDamaged
+from ..replica.recovering import Recovery
 from ..replica.start import open_files, start
 from .directory import KnownPeers, shard_ids
 from .doubts import suspects
 from .member import PeerSending, ShardMember
 from .pace import ELECTION_TICKS, HEARTBEAT_TICKS
+from .recovering import RecoveringMember, empty_node
 from .standing import ShownRole
 from .view import MemberView
 
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from ..engine.ports import NodeConfig, Now
     from ..keeper.unresolved_syncs import UnresolvedSyncs
     from ..port import SocketPort
+    from ..raft.messages import Message
     from ..replica.replicated import Replicated
     from ..watermarks import Watermarks
     from .store import MemberStore
@@ -100,8 +105,26 @@ def begin_member(
     files: Files, data: str, identity: Identity, peers: LinkedPeers, port: SocketPort, watermarks: Watermarks,
     store: Callable[[Replicated], MemberStore], promises: Promises, config: NodeConfig, now: Now,
     doubts: UnresolvedSyncs, tell: Callable[[str, int], None],
+) -> ShardMember | RecoveringMember:  # fmt: skip
+    """Open the replica, and join it with its links; or fetch what it has lost. `tell` hears of roles and terms.
+
+    Raises PromisesLost.
+    """
+    try:
+        member = _begin(files, data, identity, peers, port, watermarks, store, promises, config, now, doubts, tell)
+    except PromisesLost:
+        raise
+    except ReplicaDamaged as error:
+        member = _begin_recovering(files, data, identity, peers, port, promises, config, now, error, tell)
+    port.counting.append(member.stats)
+    return member
+
+
+def _begin(
+    files: Files, data: str, identity: Identity, peers: LinkedPeers, port: SocketPort, watermarks: Watermarks,
+    store: Callable[[Replicated], MemberStore], promises: Promises, config: NodeConfig, now: Now,
+    doubts: UnresolvedSyncs, tell: Callable[[str, int], None],
 ) -> ShardMember:  # fmt: skip
-    """Open the replica, and join it with its links. `tell` hears of roles and terms."""
     doubtful = suspects(files, data, doubts)
     opened = open_files(files, data, shard_ids(identity), suspect=doubtful)
     for log_id in doubtful.values():
@@ -124,6 +147,21 @@ def begin_member(
     sending.links, sending.replica = links, replica
     standing = ShownRole(replica.node, replica.core, links, port, tuple(config.advertise), tell)
     replica.node.clustering.view = MemberView(replica, links, standing, data)
-    member = ShardMember(replica, links, standing, now)
-    port.counting.append(member.stats)
-    return member
+    return ShardMember(replica, links, standing, now)
+
+
+def _begin_recovering(
+    files: Files, data: str, identity: Identity, peers: LinkedPeers, port: SocketPort, promises: Promises,
+    config: NodeConfig, now: Now, lost: ReplicaDamaged, tell: Callable[[str, int], None],
+) -> RecoveringMember:  # fmt: skip
+    say(f"{lost.message}: this node fetches that from the leader, and votes again once it has it")
+    links = peers.links
+
+    def send(message: Message, bodies: list[bytes]) -> None:
+        links.put(message, bodies)  # what is lost is asked for again
+
+    found = noted(files, data) or NotedDamage(lost.message)
+    recovery = Recovery(
+        files, data, shard_ids(identity).order, node=identity.number, damage=found, promises=promises, send=send,
+    )  # fmt: skip
+    return RecoveringMember(recovery, empty_node(port, config, now), links, data, tell, now)

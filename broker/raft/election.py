@@ -24,6 +24,14 @@ def begin(state: RaftState, *, handed_over: bool = False) -> bool:
     return True
 
 
+def renew(state: RaftState, above: int) -> None:
+    """As leader, stand again at once, in a term above `above` and the own one: nothing that was acknowledged in terms
+    before counts any more. Other voters need not wait, as when a lead is handed over."""
+    if state.role is Role.LEADER and state.promotable() and not state.log.has_unapplied_change():
+        state.term = max(state.term, above)
+        _ask(state, force=True)
+
+
 def _ask_before(state: RaftState) -> None:
     state.role = Role.PRE_CANDIDATE
     state.leader = 0

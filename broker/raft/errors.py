@@ -14,5 +14,9 @@ class Broken(AssertionError):
     """The log, a peer or a caller contradicts what the core knows."""
 
 
+class EntriesLost(Broken):
+    """An entry is committed that this log had acknowledged, as the leader says, and does not hold: it has lost it."""
+
+
 class Unfit(ValueError):
     """A change that the current configuration cannot take; the message says why."""

@@ -8,7 +8,7 @@ Invariant: `committed` never goes back and never exceeds the last entry; nothing
 
 from __future__ import annotations
 
-from .errors import Broken
+from .errors import Broken, EntriesLost
 from .messages import ENTRY_OVERHEAD, Entry, EntryKind, Snapshot, total_bytes
 from .storage import Storage
 from .unstable import Unstable
@@ -132,7 +132,7 @@ class LogView:
         if index <= self.committed:
             return False
         if index > self.last():
-            raise Broken(f"entry {index} is committed, but this log ends at {self.last()}: entries were lost")
+            raise EntriesLost(f"entry {index} is committed, but this log ends at {self.last()}: entries were lost")
         self.committed = index
         return True
 

@@ -163,6 +163,11 @@ class RaftNode:
         """Stand for election now; False when this node leads, is no voter, or has a change to apply first."""
         return election.begin(self._state)
 
+    def renew(self, above: int) -> None:
+        """As leader, begin a new term above `above`, in which no answer of an earlier one counts. Its lead is another
+        one: what was proposed is committed or lost as when it had passed to another node."""
+        election.renew(self._state, above)
+
     def transfer(self, node: int) -> bool:
         """Hand the lead over to a voter; False when this node does not lead or the other is no voter."""
         return transfer.begin(self._state, node)

@@ -6,9 +6,22 @@ from ...storage.errors import StorageError
 
 
 class ReplicaDamaged(StorageError):
-    """Something is gone that was durable here: this replica neither votes nor acknowledges before it has fetched it."""
+    """Something is gone that was durable here: this replica neither votes nor acknowledges before it has fetched it.
+
+    `path`: the log that has lost something; "" where that is not known.
+    """
 
     code = "replica_damaged"
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class PromisesLost(ReplicaDamaged):
+    """The journal of promises is gone or damaged: this node may have voted where it cannot tell, so it is no member."""
+
+    code = "promises_lost"
 
     @property
     def message(self) -> str:

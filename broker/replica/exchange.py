@@ -4,8 +4,9 @@ Idea: the Raft core says which member needs what the order no longer has, by a S
 The member then asks, and the leader answers (catching_up.py, shipping.py), in messages of their own kinds beside
 Raft's.
 
-Contract: only a leader whose office may open hands anything out. An offer that leads to nothing is reported to the
-core, which makes another. Raises ReplicaBroken once a state is staged: opening installs it.
+Contract: only a leader hands anything out: what is applied, so committed. To a member that has lost something it does
+so once its office may open, in a term above all that the member has promised (recovering.py). An offer that leads to
+nothing is reported to the core, which makes another. Raises ReplicaBroken once a state is staged: opening installs it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...storage.errors import Corrupt, InvalidBatch
 from ..raft.messages import Kind, Message
+from ..raft.state import Role
 from . import catchup_messages as cm
 from . import checkpoint as checkpoints
 from .catching_up import CatchUp
@@ -110,7 +112,9 @@ class Exchange:
 
     def _asked(self, member: int, said: cm.Asked) -> None:
         replica = self._replica
-        if not replica.may_lead():
+        if replica.core.role is not Role.LEADER:
+            return
+        if isinstance(said, cm.AskManifest) and said.promised and not self._serves(said.promised):
             return
         if isinstance(said, cm.AskManifest):
             found = replica.checkpoint()
@@ -121,6 +125,14 @@ class Exchange:
             replica.core.report_snapshot(member, installed=True)
         else:
             self.shipping.asked(member, said)
+
+    def _serves(self, promised: int) -> bool:
+        """Whether a member that has lost something may have the state: of a term above its promises, and with an entry
+        of that term, so that all is committed here that it may have acknowledged. Where not, it will be asked again."""
+        replica = self._replica
+        if replica.may_lead() and promised >= replica.core.term:
+            replica.core.renew(promised)
+        return replica.may_lead() and promised < replica.core.term
 
     def _got(self, member: int, said: cm.Shipped, batches: list[bytes]) -> None:
         if isinstance(said, cm.Manifest):

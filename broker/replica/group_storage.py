@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..raft.messages import ConfState, Entry, Promise, Snapshot
 from ..raft.node import opening_promise
-from .errors import ReplicaDamaged
+from .errors import PromisesLost
 
 if TYPE_CHECKING:
     from ...storage.promises import Promises
@@ -25,9 +25,9 @@ class GroupStorage:
     """See the module."""
 
     def __init__(self, order: OrderLog, promises: Promises, checkpoint: Checkpoint, members: ConfState) -> None:
-        """`checkpoint`: the newest; `members`: those at the last applied entry. Raises ReplicaDamaged."""
+        """`checkpoint`: the newest; `members`: those at the last applied entry. Raises PromisesLost."""
         if promises.damage:
-            raise ReplicaDamaged(f"{promises.path} is damaged: this node may have voted where it cannot tell any more")
+            raise PromisesLost(f"{promises.path} is damaged: this node may have voted where it cannot tell any more")
         self._order = order
         self._promises = promises
         self.checkpoint = checkpoint

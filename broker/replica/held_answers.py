@@ -5,16 +5,21 @@ round that began after the request came. What the engine answers while it applie
 held until the round of its turn is confirmed. All answers of a turn share one round.
 
 Contract: a port like the one it wraps (engine/ports.py). Held answers are dropped with the lead: their connections are
-told `Moved`. Deliveries, greetings and counters pass at once.
+told `Moved`. Deliveries, greetings and counters pass at once. Once a read has met damage, nothing leaves any more: the
+others have what is damaged here, and the replica closes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...storage.errors import Corrupt
 from ...transport.messages import ClusterState, Deliver, StatsReply, TransferBegun, Welcome
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from ...storage.cursor import Cursor
     from ..engine.ports import Payload, Peer, Port
 
 _EXEMPT = (Deliver, StatsReply, Welcome, ClusterState, TransferBegun)
@@ -25,15 +30,17 @@ class HeldAnswers:
 
     def __init__(self, port: Port) -> None:
         self.passing = False
+        self.damage: Corrupt | None = None
+        """What a read has met. Nothing leaves from then on."""
         self._port = port
-        self.open_delivery, self.deliver, self.close_delivery = port.open_delivery, port.deliver, port.close_delivery
+        self.open_delivery, self.close_delivery = port.open_delivery, port.close_delivery
         self.open_wake, self.wake, self.asleep, self.close_wake = (
             port.open_wake,
             port.wake,
             port.asleep,
             port.close_wake,
         )
-        self.begin_reading, self.end_reading, self.read = port.begin_reading, port.end_reading, port.read
+        self.begin_reading, self.end_reading = port.begin_reading, port.end_reading
         self.stats = port.stats
         self._held: list[tuple[Peer, Any, Payload]] = []
         self._rounds: dict[bytes, list[tuple[Peer, Any, Payload]]] = {}
@@ -42,10 +49,28 @@ class HeldAnswers:
 
     def reply(self, peer: Peer, message: Any, payload: Payload = b"") -> bool:
         """Send an answer, now or when it is proved. Returns what the port does, True for one that is held."""
+        if self.damage is not None:
+            return True
         if self.passing or isinstance(message, _EXEMPT):
             return self._port.reply(peer, message, payload)
         self._held.append((peer, message, payload))
         return True
+
+    def read(self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable) -> Any:
+        """As the port does. Raises what that does."""
+        try:
+            return self._port.read(cursor, max_bytes, limit_seq, token)
+        except Corrupt as error:
+            self.meet(error)
+            raise
+
+    def meet(self, damage: Corrupt) -> None:
+        """A read has met damage: the replica closes, and others tell clients what is damaged here."""
+        self.damage = self.damage or damage
+
+    def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
+        """As the port does; nothing where a read has met damage, which the delivery may have gone around."""
+        return self.damage is not None or self._port.deliver(session, message, payload)
 
     def begin_round(self) -> bytes | None:
         """The name of a round for all that is held now; None without any."""

@@ -5,8 +5,8 @@ was staged is appended; a log that was fetched whole takes the place of the old 
 record goes.
 
 Contract: local, and idempotent at every step: a crash anywhere leaves a record that is redone, or none and a whole
-state. A record that cannot be carried out is damage. Logs that are replaced go to the trash, or, where the member had
-lost something, to `DATA/aside/`.
+state. A record that cannot be carried out is damage. Logs that are replaced go to the trash. Where the member had lost
+something, they go to `DATA/aside/`, with those that the record does not name, and the note of the damage goes too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...storage.data_directory import ASIDE, METADATA, ORDER, STAGED, TRASH, partition_path
+from ...storage.data_directory import ASIDE, DAMAGED, METADATA, ORDER, STAGED, TOPICS, TRASH, partition_path
 from ...storage.errors import StorageError
 from ...storage.log import LogOptions, LogWriter
 from ...storage.reader import LogReader
@@ -38,14 +38,19 @@ def install(files: Files, data: str, order_id: bytes, options: LogOptions | None
     record = read_record(files, data, order_id)
     if record is None:
         return None
+    if record.damaged:
+        _set_strangers_aside(files, data, record)
     for log in record.logs:
-        path = f"{data}/{METADATA}" if not log.topic else partition_path(data, log.topic, log.partition)
+        path = _path_of(data, log)
         staged = f"{data}/{STAGED}/{log.log_id.hex()}"
         if log.replaced:
             _move(files, data, staged, path, kept=record.damaged)
         elif log.seq > log.behind:
             _extend(files, path, staged, log, options or LogOptions())
     _move(files, data, f"{data}/{STAGED}/{ORDER_DIRECTORY}", f"{data}/{ORDER}", kept=record.damaged)
+    if record.damaged and files.exists(f"{data}/{DAMAGED}"):
+        files.unlink(f"{data}/{DAMAGED}")
+        files.sync_dir(data)
     for name in list(record_names(files, data)):
         files.unlink(name)
     files.sync_dir(f"{data}/{STAGED}")
@@ -60,14 +65,31 @@ def _move(files: Files, data: str, staged: str, path: str, *, kept: bool) -> Non
             raise ReplicaDamaged(f"{path} is to be installed, and is neither there nor in {staged}")
         return
     if files.exists(path):
-        away = f"{data}/{ASIDE if kept else TRASH}"
-        files.mkdir(away)
-        files.rename_dir(path, f"{away}/{path.rpartition('/')[2]}-{files.new_id().hex()[:8]}")
-        files.sync_dir(away)
+        _move_away(files, path, f"{data}/{ASIDE if kept else TRASH}")
     files.mkdir(path.rpartition("/")[0])
     files.rename_dir(staged, path)
     files.sync_dir(path.rpartition("/")[0])
     files.sync_dir(staged.rpartition("/")[0])
+
+
+def _move_away(files: Files, path: str, away: str) -> None:
+    files.mkdir(away)
+    files.rename_dir(path, f"{away}/{path.rpartition('/')[2]}-{files.new_id().hex()[:8]}")
+    files.sync_dir(away)
+
+
+def _path_of(data: str, log: InstalledLog) -> str:
+    return partition_path(data, log.topic, log.partition) if log.topic else f"{data}/{METADATA}"
+
+
+def _set_strangers_aside(files: Files, data: str, record: InstallRecord) -> None:
+    """Move away the logs that the record does not name: they may be damaged, and no entry to come names them."""
+    named, topics = {_path_of(data, log) for log in record.logs}, f"{data}/{TOPICS}"
+    for topic in files.listdir(topics):
+        for number in files.listdir(f"{topics}/{topic}"):
+            if (path := f"{topics}/{topic}/{number}") not in named:
+                _move_away(files, path, f"{data}/{ASIDE}")
+        files.sync_dir(f"{topics}/{topic}")
 
 
 def _extend(files: Files, path: str, staged: str, wanted: InstalledLog, options: LogOptions) -> None:

@@ -63,7 +63,8 @@ def open_order(
         logs.open()
         return _open(files, order, logs)
     except (Corrupt, InvalidBatch, InvalidTopic) as error:
-        raise ReplicaDamaged(f"this replica has lost what was durable: {error}") from error
+        path = getattr(error, "path", "")
+        raise ReplicaDamaged(f"this replica has lost what was durable: {error}", path=path) from error
     finally:
         logs.close()
 
@@ -184,7 +185,7 @@ class _Logs:
             )
             if log.damage:
                 log.close(clean=False)
-                raise ReplicaDamaged(f"{path} is damaged: {log.damage[0].reason}")
+                raise ReplicaDamaged(f"{path} is damaged: {log.damage[0].reason}", path=path)
             other = self.by_id.setdefault(log.log_id, log)
             if other is not log:
                 log.close(clean=False)
@@ -197,9 +198,11 @@ class _Logs:
             if log is None:
                 raise ReplicaDamaged(f"log {log_id.hex()}, which the checkpoint names, is missing below {self._data}")
             if seq and seq >= log.names[0].base_seq and self.checksum(log_id, seq) != checksum:
-                raise ReplicaDamaged(f"{log.path} does not hold batch {seq} as the checkpoint names it")
+                raise ReplicaDamaged(f"{log.path} does not hold batch {seq} as the checkpoint names it", path=log.path)
             if log.written < seq:
-                raise ReplicaDamaged(f"{log.path} ends at batch {log.written}, before {seq} of the checkpoint")
+                raise ReplicaDamaged(
+                    f"{log.path} ends at batch {log.written}, before {seq} of the checkpoint", path=log.path
+                )
 
     def checksum(self, log_id: bytes, seq: int) -> int | None:
         """The header checksum of a batch that is there."""

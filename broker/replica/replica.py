@@ -15,7 +15,8 @@ Contract of the driver, which calls from one thread:
         ... sync `replica.dirty()` by itself or by a keeper ...
         replica.synced(now)                 acknowledges and applies what became durable
 
-`ReplicaBroken`, Poisoned and StorageFull from any of them: `abandon` the replica and open another over the same files.
+`ReplicaBroken`, Corrupt, Poisoned and StorageFull from any of them: note what that says of the files (damage.py),
+`abandon` the replica, and open another over the same files.
 Must not know sockets, clocks or processes.
 """
 
@@ -167,6 +168,7 @@ class Replica:
 
     def turn(self, now: Now) -> None:
         """Propose what clients asked for, write and send what Raft wants, apply what is committed."""
+        self._check()
         self._follow_role()
         self._propose_change()
         self._propose(now)
@@ -243,6 +245,8 @@ class Replica:
     def _check(self) -> None:
         if self._replicated.broken:
             raise ReplicaBroken(self._replicated.broken)
+        if self._answers.damage is not None:
+            raise self._answers.damage
 
     # -- roles --------------------------------------------------------------------------------------
 
@@ -408,6 +412,7 @@ class Replica:
         self._answers.passing = True
         self.node.advance(now)
         self._answers.passing = False
+        self._check()
         if ready.applied is not None:
             self.core.settle(ready.applied)
 

@@ -6,7 +6,7 @@ has it no longer.
 
 Contract: reads only what is committed. What leaves in one tick is bounded, so that shipping does not displace the
 shard's own work; a piece is bounded by `PIECE_BYTES` or one batch. Whatever cannot be read any more is withdrawn, and
-the member asks for another manifest. Must not know Raft, or what batches mean.
+the member asks for another manifest; damage raises Corrupt. Must not know Raft, or what batches mean.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from ...storage import layout, runs, snapshots
 from ...storage.data_directory import METADATA
-from ...storage.errors import StorageError
+from ...storage.errors import Corrupt, StorageError
 from ...storage.reader import LogReader
 from .catchup_messages import (
     PIECE_BYTES,
@@ -174,6 +174,8 @@ class Shipping:
                 data = shipment.file(ask)
                 self._send(member, FilePiece(ask.entry, ask.log_id, ask.name, ask.position, data), ())
                 size = len(data)
+        except Corrupt:
+            raise  # this leader has lost what it is asked for
         except (StorageError, OSError):
             self.end(member)
             self._send(member, Withdrawn(ask.entry), ())

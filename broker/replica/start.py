@@ -1,7 +1,8 @@
 """Starts a member: opens its order, and puts engine, Raft core and logs together.
 
 Contract: the shard has begun in the directory (beginning.py), which the caller has locked. Raises ReplicaDamaged where
-something is gone that was durable; nothing is changed then.
+something is gone that was durable; nothing is changed then but that the damage is noted, and the member recovers
+(recovering.py).
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...storage.data_directory import ORDER
+from ...storage.data_directory import METADATA, ORDER
+from ...storage.errors import Corrupt, InvalidBatch, InvalidTopic
 from ...storage.layout import PROMISES
 from ..engine.node import Node
 from ..raft.node import RaftNode
 from ..raft.state import RaftOptions
+from . import damage
+from .beginning import has_begun
 from .directories import Directories
-from .errors import ReplicaDamaged
+from .errors import PromisesLost, ReplicaDamaged
 from .group_storage import GroupStorage
 from .held_answers import HeldAnswers
 from .installing import install
@@ -39,14 +43,31 @@ if TYPE_CHECKING:
 def open_files(
     files: Files, data: str, ids: ShardIds, options: LogOptions | None = None, suspect: Collection[str] = ()
 ) -> OpenedOrder:
-    """Recover the order and every log. Raises ReplicaDamaged, StorageFull, Poisoned.
+    """Recover the order and every log. Raises PromisesLost, StorageFull, Poisoned, and ReplicaDamaged (noted).
 
     `suspect`: paths of logs with a sync that never answered (see `LogWriter.open`).
     """
     if not files.exists(f"{data}/{PROMISES}"):
-        raise ReplicaDamaged(f"{data}/{PROMISES} is gone: this node may have voted where it cannot tell any more")
+        raise PromisesLost(f"{data}/{PROMISES} is gone: this node may have voted where it cannot tell any more")
+    try:
+        return _open_files(files, data, ids, options, suspect)
+    except ReplicaDamaged as error:
+        damage.note(files, data, error.message, error.path)
+        raise
+    except (Corrupt, InvalidBatch, InvalidTopic) as error:
+        found = damage.note(files, data, error.message, getattr(error, "path", ""))
+        raise ReplicaDamaged(found.reason) from error
+
+
+def _open_files(
+    files: Files, data: str, ids: ShardIds, options: LogOptions | None, suspect: Collection[str]
+) -> OpenedOrder:
     install(files, data, ids.order, options)
+    if (found := damage.noted(files, data)) is not None:
+        raise ReplicaDamaged(found.reason)
     path = f"{data}/{ORDER}"
+    if not has_begun(files, data):
+        raise ReplicaDamaged(f"{path} has no checkpoint: a replica begins with one")
     order = OrderLog(path, files, log_id=ids.order, options=options, suspect=path in suspect)
     try:
         return open_order(files, data, order, options, suspect)
@@ -74,7 +95,7 @@ def start(
 ) -> Replica:
     """A member over files that were opened. `store` makes the node's store over the order of its logs.
 
-    `options.applied` is set here. Raises what opening a node does.
+    `options.applied` is set here. Raises PromisesLost, ReplicaDamaged (noted), and what opening a node does.
     """
     replicated = Replicated(opened.places)
     storage = GroupStorage(opened.order, promises, opened.checkpoint, opened.members.configuration)
@@ -84,16 +105,24 @@ def start(
     logs.places = opened.places
     answers = HeldAnswers(port)
     lead: list[Replica] = []
-    node = Node(
-        logs,
-        answers,
-        randomness=randomness,
-        config=config,
-        now=now,
-        may_lead=lambda: bool(lead) and lead[0].may_lead(),
-    )
+    files = opened.order.log.files
+    data = opened.order.log.path.rpartition("/")[0]
+    try:
+        node = Node(
+            logs,
+            answers,
+            randomness=randomness,
+            config=config,
+            now=now,
+            may_lead=lambda: bool(lead) and lead[0].may_lead(),
+        )
+        node.tell_damage(answers.meet)
+        _check_opened(node)
+    except (Corrupt, ReplicaDamaged) as error:
+        damage.note(files, data, error.message, error.path or f"{data}/{METADATA}")
+        raise ReplicaDamaged(error.message) from error
     checkpoints = OrderCheckpoints(
-        opened.order.log.files,
+        files,
         logs,
         opened.checkpoint,
         opened.members,
@@ -116,3 +145,10 @@ def start(
     )
     lead.append(replica)
     return replica
+
+
+def _check_opened(node: Node) -> None:
+    """Raise ReplicaDamaged where what a log adds up to cannot be read: it would be another state than the others'."""
+    for path, error in node.unsound:
+        if isinstance(error, (Corrupt, InvalidBatch, InvalidTopic, ReplicaDamaged)):
+            raise ReplicaDamaged(error.message, path=path)

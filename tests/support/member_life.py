@@ -14,8 +14,13 @@ from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.engine import records
 from support.members import Member, Shard
+from support.rot import damage
 
-FAULTS = ("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe")
+FAULTS = ("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe", "damage")
+
+
+MARKER = b"the end"
+"""Sent last, and again where the lead is lost meanwhile."""
 
 
 @dataclass
@@ -47,6 +52,7 @@ class MemberLife:
         self.creations: list[tuple[Member, int, int]] = []
         self.made = 0
         self.lost: list[Member] = []  # its disk, and with it its membership
+        self.damaged: Member | None = None  # the one member whose disk loses something: what two have lost may be gone
 
     def run(self) -> Shard:
         shard = self.shard
@@ -71,7 +77,7 @@ class MemberLife:
             shard.turn(member, sync=chance.random() < 0.3)
         elif what < 0.68:
             shard.now_s += 0.1
-            shard.guard(member, lambda replica: replica.tick())
+            shard.tick(member)
             shard.turn(member, sync=False)
         elif what < 0.78:
             shard.sync(member, some=chance.random() < 0.7)
@@ -139,11 +145,15 @@ class MemberLife:
             self.delete()
         elif fault == "full":
             member.files.full_at = chance.randint(1, 6)
-        elif fault == "wipe" and not self.lost:
+        elif fault == "damage" and not self.lost and self.damaged in (None, member):
+            self.damaged = member
+            member.crash(power=chance.random() < 0.5)
+            shard.count(f"damage: {damage(member.files, chance)}")
+        elif fault == "wipe" and not self.lost and self.damaged is None:
             self.lost.append(member)
             member.wipe()
             member.start()
-        elif fault == "wipe" and chance.random() < 0.3:
+        elif fault == "wipe" and self.lost and chance.random() < 0.3:
             self.replace()
 
     def delete(self) -> None:
@@ -182,8 +192,7 @@ class MemberLife:
         for member in shard.members.values():
             member.files.full_at = 0
         shard.heal()
-        marker = b"the end"
-        found = shard.ask(lambda number: m.Produce(number, self.topics[0], 0), bytes(encode([marker])))
+        found = shard.ask(lambda number: m.Produce(number, self.topics[0], 0), bytes(encode([MARKER])))
         assert isinstance(found, m.Produced), (self.seed, found)
         last = max(member.replica.order.last_index() for member in shard.members.values() if member.replica)
         shard.until(lambda: self.replace() or self.is_whole(last))
@@ -204,9 +213,10 @@ class MemberLife:
     def _check_partition(self, topic: bytes, partition: int) -> None:
         values = self.read(topic, partition)
         ours = [each for each in self.sent if (each.topic, each.partition) == (topic, partition)]
-        known = {each.value for each in ours} | {b"the end"}
+        known = {each.value for each in ours} | {MARKER}
         assert not [value for value in values if value not in known], f"seed {self.seed}: a phantom"
-        assert len(set(values)) == len(values), f"seed {self.seed}: a record twice"
+        once = [value for value in values if value != MARKER]
+        assert len(set(once)) == len(once), f"seed {self.seed}: a record twice"
         for each in ours:
             if isinstance(each.answer, m.Produced):
                 at = each.answer.offset

@@ -25,7 +25,10 @@ from penstock.broker.member.directory import KnownPeers
 from penstock.broker.raft.messages import ConfState, Kind, Message
 from penstock.broker.raft.state import RaftOptions, Role
 from penstock.broker.replica.beginning import begin, ids_of
+from penstock.broker.replica.damage import note_of, noted
+from penstock.broker.replica.errors import PromisesLost, ReplicaDamaged
 from penstock.broker.replica.member_logs import MemberLogs
+from penstock.broker.replica.recovering import Recovery
 from penstock.broker.replica.replica import Replica
 from penstock.broker.replica.replicated import Replicated
 from penstock.broker.replica.start import open_files, start
@@ -88,6 +91,7 @@ class Member:
         self.shard = shard
         self.number = number
         self.replica: Replica | None = None
+        self.recovery: Recovery | None = None  # in its place, where it has lost something
         self.port = AnswerPort()
         self.touched = True
         self._journal = (b"", 0)  # of promises, as it is on the disk, and the term in it
@@ -121,9 +125,27 @@ class Member:
         identity = identify(self.files, DATA)
         assert identity is not None
         self.known = KnownPeers(self.files, DATA, identity)
+        self.recovery = None
+        self.port = AnswerPort()
+        try:
+            self._open()
+        except PromisesLost:
+            raise
+        except ReplicaDamaged:
+            self._recover()
+
+    def _recover(self) -> None:
+        self.shard.count("damage")
+        found = noted(self.files, DATA)
+        assert found is not None
+        self.recovery = Recovery(
+            self.files, DATA, self.shard.ids.order, node=self.number, damage=found,
+            promises=Promises(f"{DATA}/promises", self.files), send=self._send, options=OPTIONS,
+        )  # fmt: skip
+
+    def _open(self) -> None:
         opened = open_files(self.files, DATA, self.shard.ids, OPTIONS)
         promises = Promises(f"{DATA}/promises", self.files)
-        self.port = AnswerPort()
         chance = random.Random(f"{self.shard.seed} {self.number} {self.starts}")
         options = RaftOptions(
             node=self.number, draw_timeout=lambda: chance.randint(ELECTION_TICKS, 2 * ELECTION_TICKS),
@@ -156,11 +178,16 @@ class Member:
 
     def crash(self, *, power: bool) -> None:
         """The process ends, or the machine loses what was not synced."""
-        if self.replica is not None:
-            self.replica = None
+        if self.is_up:
+            self.replica = self.recovery = None
             self.port = AnswerPort()
         if power:
             self.files = self.files.power_cut()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its process runs."""
+        return self.replica is not None or self.recovery is not None
 
     @property
     def leads(self) -> bool:
@@ -208,8 +235,9 @@ class Shard:
         """Hand one message to its receiver, which is returned, or drop it where the network is cut."""
         sent = self.network[place] if keep else self.network.pop(place)
         message, member = sent.message, self.members[sent.message.to]
-        if (message.sender, message.to) not in self.cut and member.replica is not None and self._greets(member, sent):
+        if (message.sender, message.to) not in self.cut and member.is_up and self._greets(member, sent):
             self.guard(member, lambda replica: replica.step(msgpack_copy(message), sent.bodies))
+            self.recover(member, lambda recovery: recovery.step(msgpack_copy(message), sent.bodies))
         return member
 
     def _greets(self, member: Member, sent: Sent) -> bool:
@@ -220,7 +248,7 @@ class Shard:
             return False
         if not known:
             self.guard(member, lambda replica: member.known.heard(sent.message.sender, sent.uuid))
-        return member.replica is not None
+        return member.is_up
 
     def guard(self, member: Member, what: Callable[[Replica], None]) -> None:
         """Do something to a member; errors of its disk close it, and it is opened anew later."""
@@ -229,9 +257,26 @@ class Shard:
             try:
                 what(member.replica)
             except Error as error:
-                self.count("installs" if "is staged" in error.message else "closed by an error")
-                self.closed.add(member)
-                member.replica = None
+                self._close(member, error)
+
+    def recover(self, member: Member, what: Callable[[Recovery], None]) -> None:
+        """Do something to a member that has lost something."""
+        if member.recovery is not None:
+            try:
+                what(member.recovery)
+            except Error as error:
+                self._close(member, error)
+
+    def _close(self, member: Member, error: Error) -> None:
+        self.count("installs" if "is staged" in error.message else "closed by an error")
+        note_of(member.files, DATA, error)
+        self.closed.add(member)
+        member.replica = member.recovery = None
+
+    def tick(self, member: Member) -> None:
+        """One tick of a member."""
+        self.guard(member, lambda replica: replica.tick())
+        self.recover(member, lambda recovery: recovery.tick())
 
     def begin(self, member: Member) -> None:
         """Start a member; a disk that fails meanwhile leaves it down."""
@@ -266,12 +311,12 @@ class Shard:
         for _ in range(count):
             self.now_s += 0.1
             for member in list(self.closed):
-                if member.replica is None:
+                if not member.is_up:
                     self.begin(member)
                 self.closed.discard(member)
             for member in self.members.values():
                 if tick:
-                    self.guard(member, lambda replica: replica.tick())
+                    self.tick(member)
                 self.turn(member)
             while self.network:
                 self.turn(self.deliver(0))
@@ -306,7 +351,7 @@ class Shard:
         """No cuts, everyone runs."""
         self.cut.clear()
         for member in self.members.values():
-            if member.replica is None:
+            if not member.is_up:
                 self.begin(member)
 
     # -- clients --------------------------------------------------------------------------------------
@@ -370,9 +415,12 @@ class Invariants:
                 if full:
                     self._compared.pop(replica, None)
                     self._moved.pop(replica, None)
-                self._one_leader(member, replica)
-                self._committed(member, replica)
-                self._logs(member, replica)
+                self._shard.guard(member, lambda replica, member=member: self._check_one(member, replica))
+
+    def _check_one(self, member: Member, replica: Replica) -> None:
+        self._one_leader(member, replica)
+        self._committed(member, replica)
+        self._logs(member, replica)
 
     def _one_leader(self, member: Member, replica: Replica) -> None:
         if replica.core.role is Role.LEADER:

@@ -11,7 +11,7 @@ peers, messages, or what is proposed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -76,6 +76,8 @@ class LogRegistry:
         self.erased: dict[bytes, None] = {}  # deleted topics without files, which the catalogue still has tombstones of
         self._agenda = agenda
         self._watcher = watcher
+        self.on_damage: Callable[[Corrupt], None] = lambda damage: None
+        """Told of what reading a partition meets."""
         self.told_end: dict[Partition, int] = {}
         """The end that readers of a partition were told of."""
         self._prepared: dict[tuple[bytes, int], Partition] = {}  # by topic and number: not in the catalogue yet
@@ -237,6 +239,17 @@ class LogRegistry:
             found |= _unavailable(topic)
         return found
 
+    def unsound(self) -> Iterator[tuple[str, Error]]:
+        """Logs that could not be opened, or that add up to less than was stored: directory, and why."""
+        if self.catalogue.damaged:
+            yield self.catalogue.log.path, _unread(self.catalogue)
+        for topic in self.topics.by_id.values():
+            for number, found in enumerate(topic.partitions):
+                if isinstance(found, Error):
+                    yield self.store.directory(topic.id, number), found
+                elif found.damaged:
+                    yield found.log.path, _unread(found.history)
+
     def stats(self) -> dict[str, Any]:
         """Numbers for people."""
         return finished(self.census())
@@ -364,12 +377,17 @@ class LogRegistry:
         self.partitions[history] = partition
         self._by_log[log.log_id] = history
         self.told_end[partition] = partition.end
+        partition.on_damage = lambda damage: self.on_damage(damage)
         return partition
 
 
 def _named(error: Error | OSError) -> Error:
     """An error of the tree, with a sentence: those of the system name the file."""
     return error if isinstance(error, Error) else StorageError(str(error))
+
+
+def _unread(history: History[Any]) -> Error:
+    return Corrupt(f"{history.log.path} has batches that cannot be read", path=history.log.path)
 
 
 def _unavailable(topic: Topic) -> dict[str, str]:

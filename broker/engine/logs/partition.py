@@ -17,6 +17,8 @@ from ..tables import effects as fx
 from .lent_state import LentState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ....storage.batch import Batch
     from ....storage.log import LogWriter
     from ....storage.reader import Cursor, LogReader
@@ -63,6 +65,7 @@ class Partition:
         self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
         self.unreadable: set[object] = set()  # readers that failed and try again
         self.lent = LentState()
+        self.on_damage: Callable[[Corrupt], None] = lambda damage: None
 
     def __repr__(self) -> str:
         return f"partition {self.number} of topic {self.topic}"
@@ -290,8 +293,8 @@ class Partition:
             return 0
         try:
             return self.reader.term_at(min(offset, self.end) - 1)
-        except Corrupt:
-            self.damaged = True
+        except Corrupt as error:
+            self.met(error)
             return 0
 
     def time_at(self, offset: int) -> int:
@@ -315,11 +318,17 @@ class Partition:
 
     def cursor(self, offset: int) -> Cursor:
         """A cursor over the log from the batch that holds `offset`."""
-        return self.reader.cursor(offset)
+        try:
+            return self.reader.cursor(offset)
+        except Corrupt as error:
+            self.met(error)
+            raise
 
     def met(self, damage: Corrupt) -> None:
         """Say from now on that this partition is damaged, unless the loss was accepted."""
-        self.damaged = self.damaged or not isinstance(damage, AcceptedLoss)
+        if not isinstance(damage, AcceptedLoss):
+            self.damaged = True
+            self.on_damage(damage)
 
     def around(self, damage: Corrupt, position: int) -> int | None:
         """The offset where reading continues after damage at `position`; None if nothing behind it can be read."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from penstock.broker.cluster_config import ClusterConfig
 from penstock.broker.member.directory import KnownPeers, check, shard_ids, take
 from penstock.broker.replica.beginning import has_begun
-from penstock.broker.replica.errors import ReplicaDamaged
+from penstock.broker.replica.errors import PromisesLost, ReplicaDamaged
 from penstock.broker.replica.start import open_files
 from penstock.storage.data_directory import Identity, check_alone, claim, identify
 from penstock.storage.errors import ForeignDirectory
@@ -53,14 +53,17 @@ def test_a_directory_that_lost_its_logs_is_not_begun_anew(files: MemoryFiles) ->
     made = begun(files)
     for name in files.listdir("data/order"):
         files.unlink(f"data/order/{name}")
-    with pytest.raises(ReplicaDamaged, match="may have voted"):
-        take(files, "data", made, CLUSTER)
+    assert take(files, "data", made, CLUSTER) == made
+    with pytest.raises(ReplicaDamaged, match="no checkpoint"):
+        open_files(files, "data", shard_ids(made))
+    assert not files.listdir("data/order")
+    assert files.exists("data/damaged")
 
 
 def test_a_directory_that_lost_its_promises_is_not_opened(files: MemoryFiles) -> None:
     made = begun(files)
     files.unlink("data/promises")
-    with pytest.raises(ReplicaDamaged, match="promises"):
+    with pytest.raises(PromisesLost, match="promises"):
         take(files, "data", made, CLUSTER)
     assert not files.exists("data/promises")
 

@@ -219,3 +219,31 @@ def _all_acknowledge(rig: Rig):
     for node in (2, 3):
         sent += rig.hears(Kind.APPEND_ACK, node, index=rig.status.last)
     return sent
+
+
+# --- a new term of the same leader
+
+
+def test_a_leader_begins_a_term_above_its_own_and_a_given_one_and_asks_others_by_force():
+    for above, term in ((0, 2), (1, 2), (7, 8)):
+        rig = Rig().lead()
+        assert rig.node.term == 1
+        rig.node.renew(above)
+        asked = of(Kind.VOTE, rig.turn())
+        assert [(each.to, each.term, each.force) for each in asked] == [(2, term, True), (3, term, True)]
+        assert rig.node.role is Role.CANDIDATE
+        rig.hears(Kind.VOTE_ACK, 2)
+        assert (rig.node.role, rig.status.members[2].match) == (Role.LEADER, 0)
+
+
+def test_only_a_leader_begins_a_term_so_and_not_before_it_has_applied_a_change():
+    rig = Rig()
+    rig.node.renew(5)
+    assert rig.turn() == []
+    assert rig.node.term == 0
+    rig = Rig(learners=(4,)).lead()
+    rig.node.propose_change(change("v4"), b"")
+    rig.turn()
+    rig.hears_only(Kind.APPEND_ACK, 2, index=2)
+    rig.node.renew(5)
+    assert rig.node.role is Role.LEADER

@@ -194,3 +194,17 @@ def test_a_catch_up_that_a_crash_cuts_short_goes_on_behind_what_is_staged(power,
     shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
     shard.invariants.check(full=True)
     fill(shard, topic, 2)
+
+
+def test_a_leader_whose_own_entry_waits_for_a_member_below_its_order_brings_it_up_to_date():
+    """Nothing else could: the third has lost its disk, so the lead is confirmed by that member alone."""
+    shard, topic, away = behind(9)
+    leader = shard.leader
+    assert leader is not None
+    third = next(member for member in shard.members.values() if member not in (leader, away))
+    third.wipe()
+    leader.crash(power=True)
+    leader.start()
+    shard.begin(away)
+    shard.until(lambda: shard.counts.get("installs") and shard.leader)
+    fill(shard, topic, 2)

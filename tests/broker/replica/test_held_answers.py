@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from penstock.broker.replica.held_answers import HeldAnswers
+from penstock.storage.errors import Corrupt
 from penstock.transport import messages as m
 from support.engine import MemoryPort
 
@@ -58,3 +62,29 @@ def test_held_answers_go_with_the_lead():
     answers.release(9)
     assert sent(port) == []
     assert answers.begin_round() is None
+
+
+def test_nothing_leaves_once_a_read_has_met_damage():
+    port = MemoryPort()
+    answers = HeldAnswers(port)
+    answers.meet(Corrupt("first"))
+    answers.meet(Corrupt("second"))
+    answers.passing = True
+    assert answers.reply("c", m.Done(1))
+    assert answers.deliver(1, m.Deliver(1, 1, 0, 0, 0, 0, 0, 0), b"")
+    assert port.sent == []
+    assert answers.damage is not None
+    assert answers.damage.message == "first"
+
+
+def test_a_read_that_meets_damage_is_noted_and_raises_as_before():
+    port = MemoryPort()
+    port.read = raising  # pyright: ignore[reportAttributeAccessIssue]
+    answers = HeldAnswers(port)
+    with pytest.raises(Corrupt):
+        answers.read(Any, 1, 1, "token")
+    assert answers.damage is not None
+
+
+def raising(*_: object) -> None:
+    raise Corrupt("bad")

@@ -333,6 +333,8 @@ class LeaseRequests:
             self._refuse(demand, error)
             return
         partition.damaged = True
+        if isinstance(error, Corrupt):
+            partition.met(error)
         first, group = reading.rest[-1][0], demand.message.group
         beyond = error.next_offset if isinstance(error, Corrupt) else None
         end = beyond if beyond is not None and beyond > first else first + 1

@@ -1,0 +1,59 @@
+"""What a member knows to have lost: a file that says so, until what it lacks is installed.
+
+Idea: damage that was found once counts from then on, whatever a later opening makes of the files. Only the install of
+a state that was fetched for it takes the file away (installing.py).
+
+Contract: `DATA/damaged` is written durably. While it is there, the member neither votes nor acknowledges.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from ...storage.data_directory import DAMAGED
+from ...storage.errors import Corrupt
+from ..raft.errors import EntriesLost
+
+if TYPE_CHECKING:
+    from ...storage.files import Files
+
+
+class NotedDamage(Struct, frozen=True, omit_defaults=True):
+    """What was found first, and the logs that are not to be relied on, by path."""
+
+    reason: str
+    paths: list[str] = []
+
+
+def noted(files: Files, data: str) -> NotedDamage | None:
+    """The damage of a data directory; None without any."""
+    path = f"{data}/{DAMAGED}"
+    if not files.exists(path):
+        return None
+    try:
+        return msgspec.json.decode(files.read(path), type=NotedDamage)
+    except (msgspec.MsgspecError, OSError) as error:
+        return NotedDamage(f"{path} cannot be read: {error}")
+
+
+def note(files: Files, data: str, reason: str, path: str = "") -> NotedDamage:
+    """Note damage, of the log or a file of it at `path`. Returns all that is noted. Raises StorageFull, OSError."""
+    found = noted(files, data) or NotedDamage(reason)
+    if path and path not in found.paths:
+        found = NotedDamage(found.reason, [*found.paths, path])
+    files.rewrite(f"{data}/{DAMAGED}", msgspec.json.encode(found))
+    return found
+
+
+def note_of(files: Files, data: str, error: BaseException) -> bool:
+    """Note what an error that closes a replica says of its files. Returns whether that is damage."""
+    if isinstance(error, Corrupt):
+        note(files, data, error.message, error.path)
+    elif isinstance(error, EntriesLost):
+        note(files, data, str(error))
+    else:
+        return False
+    return True

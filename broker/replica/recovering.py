@@ -1,0 +1,144 @@
+"""A member that has lost something: it fetches a whole state from a leader, and is no voter meanwhile.
+
+Idea: there is no Raft core here, so the member neither votes nor acknowledges. Any word of a leader begins a catch-up
+that asks for a state of a term above all that this member has promised. A leader of that term, or a lower one, begins
+a new term for it. What was acknowledged here in earlier terms then counts in no commit to come, and the leader has all
+of it that was committed: it was elected without this member.
+
+Own batches are used up to the newest checkpoint, which has only what is committed, as far as every byte of them
+verifies. Logs that are named as damaged are fetched whole.
+
+Contract: writes only `DATA/staged/`, and the promise of the term that it is served in, before the install record.
+`step` raises ReplicaBroken once all is staged: opening installs it. Must not know links or clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+from ...storage import layout, snapshots
+from ...storage.data_directory import METADATA, ORDER, STAGED, partition_path
+from ...storage.errors import Corrupt, InvalidBatch, StorageError
+from ...storage.reader import LogReader
+from ...storage.recovery import NOTHING, LogEnd
+from ..raft.messages import Kind, Message
+from . import catchup_messages as cm
+from . import checkpoint as checkpoints
+from .beginning import FIRST_TERM
+from .catching_up import CatchUp
+from .errors import PromisesLost, ReplicaBroken
+from .places import START
+from .staging import record_names
+
+if TYPE_CHECKING:
+    from ...storage.files import Files
+    from ...storage.log import LogOptions
+    from ...storage.promises import Promises
+    from .damage import NotedDamage
+
+FROM_LEADER = (Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT)
+
+CHUNK_BYTES = 4 << 20
+"""Read together while own batches are verified."""
+
+
+class Recovery:
+    """See the module. `leader` and `term`: of the last word of a leader."""
+
+    def __init__(
+        self, files: Files, data: str, order_id: bytes, *, node: int, damage: NotedDamage, promises: Promises,
+        send: Callable[[Message, list[bytes]], None], options: LogOptions | None = None,
+    ) -> None:  # fmt: skip
+        """Raises PromisesLost: what this member promised is the bound of it all."""
+        if promises.damage:
+            raise PromisesLost(f"{promises.path} is damaged: this node may have voted where it cannot tell any more")
+        self.leader = self.term = 0
+        self.damage = damage
+        self._files = files
+        self._data = data
+        self._order_id = order_id
+        self._node = node
+        self._promises = promises
+        self._send = send
+        self._places = _places(files, data, order_id)
+        self.promised = max(promises.term(order_id), FIRST_TERM)
+        if list(record_names(files, data)):
+            files.remove_tree(f"{data}/{STAGED}")  # it could not be installed
+        self.catching_up = CatchUp(
+            files, data, order_id, own=self._own, ask=self._ask, promised=self.promised, options=options
+        )
+
+    def step(self, message: Message, bodies: Mapping[tuple[bytes, int, int], bytes] | None = None) -> None:
+        """Take a message of a peer. Raises ReplicaBroken once all is staged, StorageFull, Poisoned, OSError."""
+        if message.kind is Kind.PIECE:
+            with suppress(InvalidBatch):
+                self._got(message.sender, cm.decode(message.context), bodies or {})
+        elif message.kind in FROM_LEADER and message.term >= self.term:
+            self.leader, self.term = message.sender, message.term
+            self.catching_up.begin(message.sender)
+
+    def tick(self) -> None:
+        """Time passed."""
+        self.catching_up.tick()
+
+    def _got(self, leader: int, said: cm.Asked | cm.Shipped, bodies: Mapping[tuple[bytes, int, int], bytes]) -> None:
+        if isinstance(said, (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)):
+            return
+        if isinstance(said, cm.Manifest):
+            term = checkpoints.decode(said.checkpoint, "a manifest").term
+            if term <= self.promised:  # of a lead in which this member may have acknowledged what it lost
+                return
+            self._promises.promise(self._order_id, max(term, self._promises.term(self._order_id)))
+        if self.catching_up.take(leader, said, [body for _, body in sorted(bodies.items())]):
+            raise ReplicaBroken("the state that this member had lost is staged: it is installed when it is opened")
+
+    def _ask(self, leader: int, asked: cm.Asked) -> None:
+        self._send(Message(Kind.SHIP, leader, self._node, context=cm.encode(asked)), [])
+
+    def _own(self, shipped: cm.ShippedLog) -> LogEnd | None:
+        """The place of the newest checkpoint in a log of ours, if all up to there is as it was."""
+        topic, partition = shipped.topic, shipped.partition
+        path = partition_path(self._data, topic, partition) if topic else f"{self._data}/{METADATA}"
+        seq, checksum = self._places.get(shipped.log_id, START)
+        if not seq or any(each == path or each.startswith(f"{path}/") for each in self.damage.paths):
+            return None
+        try:
+            return sound_end(self._files, path, shipped.log_id, seq, checksum)
+        except (StorageError, OSError):
+            return None
+
+    def close(self) -> None:
+        """Close what is open; what is staged goes with the next try."""
+        self.catching_up.end()
+
+
+def sound_end(files: Files, path: str, log_id: bytes, seq: int, checksum: int) -> LogEnd | None:
+    """The place behind batch `seq` of a log, if it has that checksum. Reads all up to there, and its snapshots.
+
+    Raises StorageError, OSError where something of it cannot be read, or does not verify.
+    """
+    names, _ = layout.live_segments(files.listdir(path))
+    if not names:
+        return None
+    end = layout.word(names[-1].generation, seq)
+    snapshots.load_newest(files, path, log_id, first_seq=names[0].base_seq)
+    found = NOTHING
+    with closing(LogReader(path, files, limit=lambda: end, log_id=log_id)) as reader:
+        cursor = reader.cursor_at(names[0].base_seq)
+        while (chunk := cursor.next(CHUNK_BYTES, seq)) is not None:
+            for batch in chunk.batches:
+                batch.check()
+                found = found.after(batch, 0)
+    return found.at_start() if (found.seq, found.checksum) == (seq, checksum) else None
+
+
+def _places(files: Files, data: str, order_id: bytes) -> dict[bytes, tuple[int, int]]:
+    """The places of the newest checkpoint that can be read."""
+    path = f"{data}/{ORDER}"
+    try:
+        found = snapshots.load_newest(files, path, order_id)
+        return {} if found is None else checkpoints.decode(found.body, path).places()
+    except (Corrupt, OSError):
+        return {}

@@ -1,0 +1,352 @@
+"""A member that has lost something is no voter until it has fetched a whole state, in a term above its promises."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from penstock.broker.raft.errors import EntriesLost
+from penstock.broker.raft.messages import Kind, Message
+from penstock.broker.replica import catchup_messages as cm
+from penstock.broker.replica.checkpoint import Checkpoint
+from penstock.broker.replica.damage import NotedDamage, note, note_of, noted
+from penstock.broker.replica.errors import ReplicaBroken, ReplicaDamaged
+from penstock.broker.replica.recovering import sound_end
+from penstock.storage import snapshots
+from penstock.storage.batch import encode
+from penstock.storage.data_directory import ASIDE
+from penstock.storage.errors import Corrupt, StorageFull
+from penstock.storage.layout import DATA_START
+from penstock.storage.memory_files import MemoryFiles
+from penstock.transport import messages as m
+from support.members import DATA, Member, Shard
+
+
+def produce(shard: Shard, topic: bytes, count: int, size: int = 3_000) -> None:
+    for number in range(count):
+        value = (b"%d" % number).ljust(size, b".")
+        answer = shard.ask(lambda n, at=number: m.Produce(n, topic, at % 2), bytes(encode([value])))
+        assert isinstance(answer, m.Produced), answer
+
+
+def segments(member: Member, path: str) -> list[str]:
+    return sorted(name for name in member.files.contents if name.startswith(f"{path}/") and name.endswith(".segment"))
+
+
+def cut(member: Member, path: str, size: int = 0) -> None:
+    content = member.files.contents[path]
+    del content.data[size:]
+    del member.files.disk(content).data[size:]
+
+
+def flip(member: Member, path: str, place: int) -> None:
+    content = member.files.contents[path]
+    content.data[place] ^= 1
+    member.files.disk(content).data[place] ^= 1
+
+
+def a_follower(shard: Shard) -> Member:
+    return next(each for each in shard.members.values() if each is not shard.leader)
+
+
+def is_whole(shard: Shard) -> bool:
+    entries = {each.replica.places.entry if each.replica else 0 for each in shard.members.values()}
+    return len(entries) == 1
+
+
+def damaged(seed: int, *, power: bool = False, behind: int = 0) -> tuple[Shard, bytes, Member]:
+    """A shard with a topic, and a follower that has lost the log of its first partition and recovers.
+
+    `behind`: records that it lacks.
+    """
+    shard = Shard(seed)
+    topic = shard.topic("t")
+    produce(shard, topic, 30)
+    member = a_follower(shard)
+    member.crash(power=power)
+    produce(shard, topic, behind)
+    cut(member, segments(member, f"{DATA}/topics/{topic.hex()}/0")[0])
+    shard.begin(member)
+    assert member.recovery is not None
+    return shard, topic, member
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_member_that_lost_a_log_fetches_it_in_a_term_of_its_own_and_votes_again(power):
+    shard, topic, member = damaged(1, power=power)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    term = leader.replica.core.term
+    assert noted(member.files, DATA) is not None
+    shard.until(lambda: is_whole(shard))
+    assert shard.leader is leader, "it leads again, a term later"
+    assert leader.replica.core.term == term + 1
+    assert noted(member.files, DATA) is None
+    assert len(member.files.listdir(f"{DATA}/{ASIDE}")) == 2, "the log, and the order as it was"
+    shard.invariants.check(full=True)
+    leader.crash(power=True)
+    produce(shard, topic, 2)
+
+
+def test_only_what_is_lost_is_fetched():
+    """The other partition is whole up to its checkpoint, so what follows there is all that it needs."""
+    shard, _, member = damaged(2)
+    fetched = 0
+    recovery = member.recovery
+    assert recovery is not None
+    shard.until(lambda: member.recovery is None)
+    fetched = recovery.catching_up.fetched_bytes
+    assert 15 * 3_000 < fetched < 24 * 3_000, "15 records of the lost log, and what is behind the checkpoint"
+
+
+def test_a_recovering_member_neither_votes_nor_acknowledges():
+    shard, topic, member = damaged(3)
+    leader = shard.leader
+    assert leader is not None
+    other = next(each for each in shard.members.values() if each not in (leader, member))
+    other.crash(power=True)
+    request = shard.send(leader, lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"])))
+    shard.rounds(60)
+    assert shard.answer(leader, request) is None
+    assert shard.leader is None, "one of three is no majority"
+    assert member.recovery is not None
+    shard.begin(other)
+    shard.until(lambda: is_whole(shard))
+
+
+def test_a_member_is_not_served_in_the_term_in_which_it_acknowledged_what_it_lost():
+    """Its leader may yet commit by that acknowledgement; as a voter the member would help to elect one without it."""
+    shard = Shard(4)
+    topic = shard.topic("t")
+    produce(shard, topic, 10)
+    leader, member = shard.leader, a_follower(shard)
+    assert leader is not None
+    other = next(each for each in shard.members.values() if each not in (leader, member))
+    shard.cut = {pair for n in (leader.number, member.number) for pair in ((n, other.number), (other.number, n))}
+    request = shard.send(leader, lambda number: m.Produce(number, topic, 0), bytes(encode([b"kept"])))
+    for _ in range(3):
+        shard.turn(leader, sync=False)
+        while shard.network:
+            shard.deliver(0)
+        shard.turn(member)
+    member.crash(power=True)
+    cut(member, segments(member, f"{DATA}/topics/{topic.hex()}/1")[0])
+    shard.begin(member)
+    for _ in range(6):
+        shard.tick(leader)
+        shard.turn(leader, sync=False)
+        while shard.network:
+            shard.deliver(0)
+        if not member.is_up:
+            shard.begin(member)
+        shard.turn(member)
+    shard.sync(leader)
+    answer = shard.answer(leader, request)
+    assert answer is None or isinstance(answer, m.Produced)
+    leader.crash(power=True)
+    shard.cut.clear()
+    shard.rounds(60)
+    assert shard.leader is None
+    leader.start()
+    shard.until(lambda: is_whole(shard) and shard.leader)
+    shard.invariants.check(full=True)
+
+
+def test_a_state_of_a_term_that_is_not_above_its_promises_is_not_taken():
+    shard, _, member = damaged(5)
+    recovery, leader = member.recovery, shard.leader
+    assert recovery is not None
+    assert leader is not None
+    recovery.catching_up.begin(leader.number)
+    shard.network.clear()
+
+    def offer(term: int) -> int:
+        checkpoint = Checkpoint(entry=99, term=term, commit=99, acked=99, logs=[])
+        manifest = cm.Manifest(99, msgspec.msgpack.encode(checkpoint), 0, [])
+        said = Message(Kind.PIECE, member.number, leader.number, context=cm.encode(manifest))
+        try:
+            recovery.step(said)
+        except ReplicaBroken:
+            return 1
+        return 0
+
+    assert [offer(recovery.promised + above) for above in (-1, 0, 1)] == [0, 0, 1]
+    assert member._promised() == recovery.promised + 1, "before it is installed: the next loss is later"
+
+
+def test_a_leader_whose_reads_meet_damage_closes_and_another_answers():
+    shard = Shard(6)
+    topic = shard.topic("t")
+    produce(shard, topic, 10)
+    leader = shard.leader
+    assert leader is not None
+    flip(leader, segments(leader, f"{DATA}/topics/{topic.hex()}/0")[0], DATA_START + 5)
+    fetch = lambda n: m.Fetch(n, topic, 0, 0, term=-1, max_bytes=1 << 20, wait_ms=0)  # noqa: E731
+    first = shard.send(leader, fetch)
+    shard.rounds(1)
+    assert shard.answer(leader, first) is None, "what the others have is not reported as lost"
+    assert leader in shard.closed or leader.recovery is not None
+    answer = shard.ask(fetch)
+    assert isinstance(answer, m.Fetched), answer
+    assert shard.leader is not leader
+    shard.until(lambda: is_whole(shard))
+
+
+def test_a_snapshot_that_is_damaged_has_its_log_fetched():
+    shard = Shard(7)
+    topic = shard.topic("t")
+    produce(shard, topic, 60)
+    member = a_follower(shard)
+    member.crash(power=False)
+    path = f"{DATA}/topics/{topic.hex()}/0"
+    names = [name for name in member.files.listdir(path) if snapshots.seq_of(name) is not None]
+    assert names
+    log_id = next(log.log_id for log in shard.leader.replica.node.logs if log.path == path)
+    first = shard.leader.replica.node.history_of(log_id)
+    assert sound_end(member.files, path, log_id, first.log.written, first.log.checksum) is not None
+    for name in names:
+        flip(member, f"{path}/{name}", 70)
+    shard.begin(member)
+    shard.until(lambda: is_whole(shard))
+    shard.invariants.check(full=True)
+
+
+def test_own_batches_count_as_far_as_every_byte_of_them_verifies():
+    shard = Shard(8)
+    topic = shard.topic("t")
+    produce(shard, topic, 10)
+    member = a_follower(shard)
+    path = f"{DATA}/topics/{topic.hex()}/0"
+    log = next(log for log in member.replica.node.logs if log.path == path)
+    found = sound_end(member.files, path, log.log_id, log.written, log.checksum)
+    assert found is not None
+    assert (found.seq, found.offset, found.checksum) == (log.written, log.end_offset, log.checksum)
+    assert sound_end(member.files, path, log.log_id, log.written, log.checksum + 1) is None
+    assert sound_end(member.files, f"{DATA}/none", log.log_id, 1, 1) is None
+    flip(member, segments(member, path)[0], DATA_START + 1_500)  # in a column: no header says so
+    with pytest.raises(Corrupt):
+        sound_end(member.files, path, log.log_id, log.written, log.checksum)
+
+
+def test_damage_that_was_found_once_counts_until_a_state_is_installed():
+    shard = Shard(9)
+    topic = shard.topic("t")
+    produce(shard, topic, 30)
+    member = a_follower(shard)
+    member.crash(power=False)
+    path = segments(member, f"{DATA}/topics/{topic.hex()}/0")[0]
+    whole = {path: member.files.contents.pop(path)}
+    member.start()
+    member.crash(power=False)
+    assert noted(member.files, DATA) is not None
+    for name in list(member.files.contents):
+        if name.startswith(f"{DATA}/topics/{topic.hex()}/0/"):
+            del member.files.contents[name]
+    member.files.contents.update(whole)
+    with pytest.raises(ReplicaDamaged):
+        member._open()
+    member.start()
+    shard.until(lambda: is_whole(shard))
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_an_install_of_a_damaged_member_is_repeated_wherever_it_is_cut_short(power):
+    shard, topic, member = damaged(10, behind=6)
+    while member.is_up:
+        for each in shard.members.values():
+            shard.tick(each)
+            shard.turn(each)
+        while shard.network and member.is_up:
+            shard.turn(shard.deliver(0))
+        shard.now_s += 0.1
+    steps = 0
+    while member.replica is None:
+        steps += 1
+        member.files.full_at = steps
+        try:
+            member.start()
+            assert member.recovery is None
+        except StorageFull:
+            member.crash(power=power)
+    member.files.full_at = 0
+    assert steps > 3
+    assert noted(member.files, DATA) is None
+    shard.closed.clear()
+    shard.until(lambda: is_whole(shard))
+    produce(shard, topic, 2)
+
+
+def test_a_record_that_cannot_be_carried_out_is_dropped_and_all_is_fetched_again():
+    shard, topic, member = damaged(11)
+    shard.until(lambda: not member.is_up or member.replica)
+    if member.replica is None:
+        staged = segments(member, f"{DATA}/staged")
+        for name in staged:
+            cut(member, name)
+    shard.until(lambda: is_whole(shard))
+    produce(shard, topic, 2)
+
+
+def test_what_is_damage_and_what_is_not():
+    files = MemoryFiles()
+    files.mkdir("d")
+    assert not note_of(files, "d", ReplicaBroken("a state is staged"))
+    assert not note_of(files, "d", StorageFull("full"))
+    assert noted(files, "d") is None
+    assert note_of(files, "d", Corrupt("bad", path="d/topics/a/0/x.segment"))
+    assert note_of(files, "d", EntriesLost("entry 9 is committed"))
+    note(files, "d", "again", "d/topics/b/0")
+    note(files, "d", "again", "d/topics/b/0")
+    assert noted(files, "d") == NotedDamage("bad", ["d/topics/a/0/x.segment", "d/topics/b/0"])
+    files.rewrite("d/damaged", b"{")
+    found = noted(files, "d")
+    assert found is not None, "a note that cannot be read is one"
+    assert "cannot be read" in found.reason
+
+
+def test_a_leader_that_cannot_begin_a_term_yet_serves_nobody_in_the_old_one():
+    shard, topic, member = damaged(12)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    core = leader.replica.core
+    renew, asked = core.renew, list[int]()
+    core.renew = asked.append
+    shard.rounds(30)
+    assert asked
+    assert member.recovery is not None
+    assert leader.replica.exchange.shipping.entry() is None
+    core.renew = renew
+    shard.until(lambda: is_whole(shard))
+    produce(shard, topic, 1)
+
+
+def test_a_damaged_log_of_a_topic_that_was_deleted_meanwhile_is_set_aside():
+    shard = Shard(13)
+    topic, other = shard.topic("t"), shard.topic("other")
+    produce(shard, topic, 12)
+    member = a_follower(shard)
+    member.crash(power=True)
+    assert isinstance(shard.ask(lambda number: m.DeleteTopic(number, topic)), m.Done)
+    cut(member, segments(member, f"{DATA}/topics/{topic.hex()}/0")[0])
+    shard.begin(member)
+    assert member.recovery is not None
+    shard.until(lambda: is_whole(shard))
+    assert not member.files.listdir(f"{DATA}/topics/{topic.hex()}")
+    assert len(member.files.listdir(f"{DATA}/{ASIDE}")) >= 2
+    produce(shard, other, 1)
+
+
+@pytest.mark.parametrize("place", ["metadata", "topics"])
+def test_a_batch_of_state_that_cannot_be_read_is_not_passed_over(place):
+    """What follows it would add up to another state than that of the others."""
+    shard = Shard(14)
+    topic = shard.topic("t")
+    produce(shard, topic, 4)
+    member = a_follower(shard)
+    member.crash(power=False)
+    path = segments(member, f"{DATA}/metadata" if place == "metadata" else f"{DATA}/topics/{topic.hex()}/0")[0]
+    flip(member, path, DATA_START + 5)
+    shard.begin(member)
+    shard.until(lambda: is_whole(shard))
+    shard.invariants.check(full=True)
