@@ -42,7 +42,7 @@ def schema() -> pa.Schema:
 
 
 class Unfiltered(NamedTuple):
-    """What DuckDB uses of a scanner. Arrow's own takes as long for a batch as reading it does, and has nothing to do here."""
+    """What DuckDB uses of a scanner. Arrow's own takes as long for a batch as reading it, for nothing."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
