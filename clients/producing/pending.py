@@ -97,9 +97,9 @@ class Pending(msgspec.Struct, eq=False):
         self.has_columns = True
         try:
             if key is not None and self.keys is None:
-                self.keys = [None] * index
+                self.keys = list(repeat(None, index))
             if headers is not None and self.headers is None:
-                self.headers = [None] * index
+                self.headers = list(repeat(None, index))
             if timestamp is not None and self.times is None:
                 self.times = [now_us()] * index
             if queued is not None and self.queued is None:
