@@ -34,7 +34,7 @@ class Forbidden(BrokerError):
 
 
 class Overloaded(BrokerError):
-    """The user's quota is used up: nothing was done; ask again after `retry_after` seconds."""
+    """The user's quota is used up, or too many answers are unread: ask again after `retry_after` seconds."""
 
     code = "overloaded"
     retry = True

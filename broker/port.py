@@ -24,11 +24,14 @@ from ..transport import codec
 from ..transport.errors import MessageTooLarge, TransportError
 from ..transport.messages import Deliver, Failure
 from ..transport.sent import Sent
+from ..transport.unread import UNREAD_BYTES_MAX
 from ..transport.url import any_host, has_translated_ports
 from .admission import DELIVERIES
 from .cold_reads import ColdRead
 from .diagnostics import say
 from .engine import COLD, Cold
+from .engine.turns.replies import failure
+from .errors import Overloaded
 from .latencies import Latencies
 from .request_names import RequestNames
 
@@ -46,6 +49,12 @@ if TYPE_CHECKING:
 
 
 _TAKEN = Sent.TAKEN
+
+_UNREAD = Overloaded(
+    f"the answer was not sent: over {UNREAD_BYTES_MAX >> 20} MiB of earlier ones wait for this connection to read "
+    "them; do that, and ask for less at once",
+    retry_after=1.0,
+)
 
 EASED_MOST = 64
 """Sessions that are told of at once."""
@@ -161,7 +170,10 @@ class SocketPort:
         except MessageTooLarge as error:
             frames = codec.frames(Failure(getattr(message, "request", 0), error.code, error.message))
         self._is_flushed, self.holds = False, True
-        taken = self._servers[peer.server].send(peer.identity, frames) is _TAKEN
+        sent = self._servers[peer.server].send(peer.identity, frames)
+        if sent is Sent.FULL and (unsent := getattr(message, "request", 0)):
+            self._servers[peer.server].send(peer.identity, codec.frames(failure(unsent, _UNREAD)))
+        taken = sent is _TAKEN
         timed = self.latencies.timed
         if timed and (request := getattr(message, "request", 0)) in timed:
             self.latencies.answered(peer, request, time.monotonic())

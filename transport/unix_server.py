@@ -28,13 +28,11 @@ from .errors import AddressInUse, CannotListen, ProtocolError
 from .sent import Sent
 from .socket_options import BINDING, COMMON, MESSAGE_BYTES_MAX
 from .unix_connection import READ_BYTES, Lost, UnixConnection
+from .unread import UNREAD_BYTES_MAX
 from .url import listen_url
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
-
-UNREAD_BYTES_MAX = 64 << 20
-"""What may wait for one peer. One more message, and it is cut off: it does not read."""
 
 BEHIND_BYTES = 1 << 20
 """With more than this waiting, deliveries to a peer pause, and nothing more is read from it."""

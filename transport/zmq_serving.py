@@ -1,14 +1,17 @@
 """ZeroMQ's sockets that listen: a ROUTER that all clients talk to, and a PUSH for the deliveries of one.
 
 Contract: `receive` returns None when nothing waits, so callers drain a socket until None once per wake-up; `send` says
-at once whether the message was taken. Peers that do not read, or send what is no message, can be cut off.
+at once whether the message was taken. Peers that send what is no message can be cut off. Of a peer that does not read,
+no more requests are handed out than SetAside lets pass, and what waits for it is bounded.
 """
 
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Sequence
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING
 
 import zmq
@@ -19,11 +22,18 @@ from .descriptors import PUSH_DESCRIPTORS
 from .errors import AddressInUse, CannotListen
 from .sent import Sent
 from .set_aside import SetAside
+from .unread import SMALL_BYTES, UNREAD_BYTES_MAX, Unread
 from .url import Url, listen_url
 from .zmq_socket import NOBLOCK, Socket, SocketOwner, number, readable, text
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+BEHIND_BYTES = 16 << 20
+"""With more than this waiting, the requests of a peer are set aside: four of the largest answers."""
+
+LOOK_S = 0.01
+"""How often to look whether such a peer has read: libzmq tells when it is asked."""
 
 EASED_MOST = 16
 """Peers that were FULL and are retried at once: libzmq does not tell which of them has read."""
@@ -94,8 +104,11 @@ class ServerSocket(Listening):
         """Connections that were given up before the gate was asked: by peers without a key, or for another broker."""
         self._last: tuple[bytes, zmq.Frame] | None = None
         self._aside: SetAside[tuple[bytes, list[Buffer], zmq.Frame]] = SetAside()
-        self.hold, self.resume = self._aside.hold, self._aside.resume
         self._is_aside_next = False
+        self._unread = Unread()
+        self._behind: set[bytes] = set()
+        self._held: set[bytes] = set()
+        self._look_s = 0.0
         self._full: dict[bytes, None] = {}
         self._muted: dict[bytes, None] = {}
         self._room = context.room
@@ -163,6 +176,31 @@ class ServerSocket(Listening):
         except zmq.ZMQError:
             return "key:"
 
+    def hold(self, peer: bytes) -> None:
+        """Set aside what a peer says, until `resume`."""
+        self._held.add(peer)
+        self._aside.hold(peer)
+
+    def resume(self, peer: bytes) -> None:
+        """Hand out what a peer says again."""
+        self._held.discard(peer)
+        if peer not in self._behind:
+            self._aside.resume(peer)
+
+    def patience_s(self) -> float:
+        """See Socket: while a peer is behind."""
+        return max(0.0, self._look_s - time.monotonic()) if self._behind else inf
+
+    def refresh(self) -> None:
+        """See Socket; looks which peers have read."""
+        if not self._behind:
+            return
+        self._look_s = time.monotonic() + LOOK_S
+        for peer in [peer for peer in self._behind if self._unread.bytes_of(peer) <= BEHIND_BYTES]:
+            self._behind.remove(peer)
+            if peer not in self._held:
+                self._aside.resume(peer)
+
     def _next(self) -> tuple[bytes, list[Buffer], zmq.Frame] | None:
         message = None
         while message is None:
@@ -172,14 +210,32 @@ class ServerSocket(Listening):
                 return None
             frames, first = self._receive_rest()
             if peer not in self._muted:
+                if self._unread.bytes_of(peer) > BEHIND_BYTES:
+                    self._behind.add(peer)
+                    self._aside.hold(peer)
                 message = self._aside.instead(peer, (peer, frames, first), sum(map(len, frames)))
         return message
 
     def send(self, peer: bytes, frames: Sequence[Buffer]) -> Sent:
-        """Send to one peer. A peer that stays FULL though it was waited for does not read: cut it off."""
-        sent = self._send([peer, *frames])
+        """Send to one peer. FULL: it does not read."""
+        size = sum(map(len, frames))
+        sent = self._send([peer, *frames]) if size < SMALL_BYTES else self._send_counted(peer, frames, size)
         if sent is Sent.FULL:
             self._full[peer] = None
+        return sent
+
+    def _send_counted(self, peer: bytes, frames: Sequence[Buffer], size: int) -> Sent:
+        unread, mark = self._unread, None
+        if unread.bytes_of(peer) > UNREAD_BYTES_MAX:
+            return Sent.FULL
+        if unread.wants_mark(peer, size):
+            marked = zmq.Frame(frames[-1], track=True, copy=False, copy_threshold=0)
+            frames, mark = [*frames[:-1], marked], marked.tracker
+        sent = self._send([peer, *frames])
+        if sent is Sent.TAKEN:
+            unread.sent(peer, size, mark)
+        elif sent is Sent.GONE:
+            unread.forget(peer)
         return sent
 
     def eased(self) -> list[bytes]:

@@ -26,6 +26,7 @@ class RecordingServer:
 
     def __init__(self) -> None:
         self.behind = False
+        self.full: set[str] = set()
         self.events: list[Any] = []
         self._put: list[Any] = []
 
@@ -34,6 +35,8 @@ class RecordingServer:
 
     def send(self, identity: int, frames: Sequence[bytes]) -> Sent:
         message, _ = codec.decode_answer(frames)
+        if type(message).__name__ in self.full:
+            return Sent.FULL
         self._put.append((identity, type(message).__name__))
         return Sent.TAKEN
 
@@ -101,6 +104,17 @@ def test_a_peer_that_is_behind_gets_its_answers_and_no_delivery(port, server):
     assert not port.reply(READER, deliver(1), BATCH)
     port.send_answers()
     assert server.events == [(7, "Done"), "flush"]
+
+
+def test_an_answer_for_which_no_room_is_left_becomes_an_error_that_says_so(port, server):
+    server.full = {"Fetched", "Deliver"}
+    assert not port.reply(READER, Fetched(2, 1, 0, 1), BATCH)
+    assert not port.reply(READER, deliver(1), BATCH), "it is sent again later"
+    server.full |= {"Failure", "Done"}
+    port.reply(PRODUCER, Done(3))
+    port.send_answers()
+    assert server.events == [(7, "Failure"), "flush"]
+    assert port.stats()["answers.dropped"] == 3
 
 
 # -- delivery sockets that take no more -------------------------------------------------------------

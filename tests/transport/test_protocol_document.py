@@ -33,6 +33,7 @@ from penstock.transport import (
     socket_options,
     transaction_messages,
     unix_server,
+    zmq_serving,
 )
 from penstock.transport.producer_session import WINDOW_BATCHES_MAX
 from support.samples import REQUESTS
@@ -155,6 +156,9 @@ def test_the_limits_are_those_of_the_code():
     assert (
         f"| unread by one peer of `unix://` | {unread} MiB and one message; deliveries pause at {behind} MiB, " in table
     )
+    ahead = zmq_serving.BEHIND_BYTES // mib
+    assert f"| unread by one peer of ZeroMQ | {unread} MiB and one message: what is answered then" in table
+    assert f"is `overloaded`; from {ahead} MiB on its requests are set aside |" in table
     assert f"| connections of a broker | {socket_options.SOCKETS_MAX}, and half of the files" in table
     assert f"no message within {unix_server.SILENCE_S:g} s, and one whose peer leaves over {unread} MiB unread" in TEXT
     assert (
