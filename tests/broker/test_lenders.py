@@ -15,6 +15,9 @@ class Rows:
     def number_of(self, log: int) -> int:
         return log
 
+    def held(self, log: int) -> None:
+        return None
+
 
 def lent(board: Board, *rows: int) -> Lenders:
     lenders = Lenders(board, cast("Any", Rows()), cast("Any", None), (0, 0), missing="")
@@ -52,3 +55,10 @@ def test_it_does_not_sleep_while_something_was_appended() -> None:
     assert lenders.sleep(1.0) == 0.0
     board.row(2).written = word(1, 1)
     assert lenders.moved() == []
+
+
+def test_a_log_without_a_row_is_not_lent() -> None:
+    board = Board.private(1, slots=0)
+    board.incarnation = 5
+    terms: dict[str, Any] = {"producer_id": 1, "epoch": 0, "sequence": 0, "judge": None, "now": None}
+    assert lent(board).lend(cast("Any", 0), 7, **terms) is None

@@ -99,6 +99,15 @@ def test_a_producer_remembers_a_bounded_number_of_reasons(client, lending, caplo
     assert len(caplog.messages) == 2 * REASONS + 2
 
 
+def test_a_reason_that_is_known_is_not_told_again_though_no_more_are_remembered(client, lending, caplog) -> None:
+    lending.refusals += [*map(str, range(REASONS)), "0"]
+    with client.producer("t", direct=True) as producer, caplog.at_level(logging.WARNING):
+        for _ in range(REASONS + 1):
+            producer._core.senders[0]._ask_at = 0.0
+            producer.send(b"x")
+    assert len(caplog.messages) == REASONS
+
+
 def test_after_a_refusal_it_asks_again_later_and_less_often(client, lending, monkeypatch) -> None:
     now = [0.0]
     monkeypatch.setattr(client._connection, "clock", lambda: now[0])

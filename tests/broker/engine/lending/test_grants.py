@@ -406,6 +406,20 @@ def test_a_log_that_rolled_is_lent_again(scene: Scene) -> None:
     assert 1 < ways.count(False) < 5
 
 
+def test_a_grant_is_over_where_the_broker_itself_goes_on_to_another_segment(scene: Scene) -> None:
+    topic = scene.topic("small", segment_bytes=64 << 10)
+    direct, commits = Direct(scene, topic), 0
+    direct.ask()
+    for number in range(7):
+        assert direct.append(b"%d" % number + b"x" * 8000)
+    while scene.lent() and commits < 100:
+        commits += 1
+        scene.core.ask(lambda request: m.Commit(request, 0, topic, "g", [m.Position(0, commits % 7, 0)]), peer="reader")
+    assert 10 < commits < 100, "some fit in, and the grant did not outlive its segment"
+    assert isinstance(direct.ask(), m.Lent)
+    assert direct.append(b"on the next segment")
+
+
 def test_poison_ends_a_grant(scene: Scene, topic: bytes, direct: Direct) -> None:
     scene.core.node.logs[1].poison("for a test")
     scene.wait(1.1)
