@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from penstock.broker.engine.lending.conditions import BESIDE, named
@@ -406,6 +407,10 @@ def test_a_log_that_rolled_is_lent_again(scene: Scene) -> None:
     assert 1 < ways.count(False) < 5
 
 
+def commit_to(topic: bytes, place: list[m.Position], request: int) -> m.Commit:
+    return m.Commit(request, 0, topic, "g", place)
+
+
 def test_a_grant_is_over_where_the_broker_itself_goes_on_to_another_segment(scene: Scene) -> None:
     topic = scene.topic("small", segment_bytes=64 << 10)
     direct, commits = Direct(scene, topic), 0
@@ -413,8 +418,8 @@ def test_a_grant_is_over_where_the_broker_itself_goes_on_to_another_segment(scen
     for number in range(7):
         assert direct.append(b"%d" % number + b"x" * 8000)
     while scene.lent() and commits < 100:
-        commits += 1
-        scene.core.ask(lambda request: m.Commit(request, 0, topic, "g", [m.Position(0, commits % 7, 0)]), peer="reader")
+        place, commits = [m.Position(0, commits % 7, 0)], commits + 1
+        scene.core.ask(partial(commit_to, topic, place), peer="reader")
     assert 10 < commits < 100, "some fit in, and the grant did not outlive its segment"
     assert isinstance(direct.ask(), m.Lent)
     assert direct.append(b"on the next segment")
