@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TWINS = {
+    "clients/barriers/client.py": "clients/aio/barrier_client.py",
     "clients/batches/client.py": "clients/aio/batch_client.py",
     "clients/client.py": "clients/aio/client.py",
     "clients/consumer.py": "clients/aio/consumer.py",
@@ -45,7 +46,17 @@ BY_HAND = {
 """What an import is turned to when it is of something that has a twin written by hand."""
 
 CLASSES = (
-    *("BatchClient", "Client", "Consumer", "ConsumerClient", "Driver", "Future", "Producer", "QueueClient"),
+    *(
+        "BarrierClient",
+        "BatchClient",
+        "Client",
+        "Consumer",
+        "ConsumerClient",
+        "Driver",
+        "Future",
+        "Producer",
+        "QueueClient",
+    ),
     *("RangeClient", "Sending", "SettleFuture", "StagedFuture", "Staging", "Task", "TopicsConsumer", "Transaction"),
     "Worker",
 )

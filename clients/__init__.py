@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..transport.messages import Stage
 from .arguments.settings import QueueOptions, TopicOptions
+from .barriers.descriptions import Barrier, Callback, GroupTask
 from .batches.fetched import FetchedBatches
 from .client import Client, connect
 from .consumer import Consumer
@@ -51,6 +52,7 @@ __all__ = [
     "Appended", "AssignmentChange", "Direct", "FetchedBatches", "OpenedProducer",
     "Columns", "Committed", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "TrimmedPartition",
+    "Barrier", "Callback", "GroupTask",
     "Claimed", "ClaimedTask", "DeadTask", "Failure", "PendingSummary", "PendingTask",
     "Queue", "QueuePartition", "QueueOptions", "QueueWorker", "Schedule", "TaskInfo", "TopicOptions",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut", "WindowFull",

@@ -24,6 +24,7 @@ from ..transport.messages import Stage
 from .arguments.checking import check_name, checked, checks
 from .arguments.quantities import Duration, Size, Start, seconds, size_bytes
 from .arguments.settings import ProducerSettings, TopicOptions
+from .barriers.client import BarrierClient
 from .batches.client import BatchClient
 from .connection.delivery import Delivery
 from .connection.driver import Driver
@@ -86,7 +87,7 @@ def connect(
 
 @checks
 @unpicklable("its `url`, and connect to that where it is needed")
-class Client(ConsumerClient, QueueClient, RangeClient, BatchClient):
+class Client(ConsumerClient, QueueClient, RangeClient, BatchClient, BarrierClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: Driver, delivery: Delivery = "auto") -> None:
@@ -95,6 +96,7 @@ class Client(ConsumerClient, QueueClient, RangeClient, BatchClient):
         QueueClient.__init__(self, driver)
         RangeClient.__init__(self, driver, delivery)
         BatchClient.__init__(self, driver)
+        BarrierClient.__init__(self, driver)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
         self._transaction_verbs = TransactionVerbs(driver.connection)

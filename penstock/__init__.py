@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .clients import (
         Appended,
         AssignmentChange,
+        Barrier,
+        Callback,
         Claimed,
         ClaimedTask,
         Client,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         Future,
         Group,
         GroupPartition,
+        GroupTask,
         Member,
         OpenedProducer,
         Partition,
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
     )
     from .clients.connection.request_ids import request_id
     from .clients.spooling.spool import Spool
-    from .clients.tasks import Again, CurrentTask, Job, JobStatus, Reject, Retry, current_task
+    from .clients.tasks import Again, Call, CurrentTask, Ended, Job, JobStatus, Reject, Retry, current_task, group
     from .clients.tasks.runner import Runner
     from .connecting import connect
     from .storage.batch import Batch
@@ -73,12 +76,12 @@ _DESCRIPTIONS = (
     *("Member", "Committed", "Queue", "QueuePartition", "QueueWorker", "TaskInfo"),
     *("DeadTask", "Failure", "PendingTask", "PendingSummary", "Claimed", "ClaimedTask"),
     *("Schedule", "Future", "SettleFuture", "Columns", "FetchedBatches", "Appended", "AssignmentChange"),
-    *("OpenedProducer", "TrimmedPartition"),
+    *("OpenedProducer", "TrimmedPartition", "Barrier"),
 )
 """What verbs of clients return."""
 
-_SETTINGS = ("TopicOptions", "QueueOptions")
-"""What verbs of clients take as keyword arguments."""
+_SETTINGS = ("TopicOptions", "QueueOptions", "GroupTask", "Callback")
+"""What verbs of clients take."""
 
 _HOMES = {
     "connect": ".connecting",
@@ -101,6 +104,9 @@ _HOMES = {
     "JobStatus": ".clients.tasks",
     "CurrentTask": ".clients.tasks",
     "current_task": ".clients.tasks",
+    "group": ".clients.tasks",
+    "Call": ".clients.tasks",
+    "Ended": ".clients.tasks",
     "Log": ".storage.embedded",
     "Channel": ".storage.channel",
     "Spool": ".clients.spooling.spool",
@@ -138,6 +144,9 @@ __all__ = [
     "JobStatus",
     "CurrentTask",
     "current_task",
+    "group",
+    "Call",
+    "Ended",
     # a log in this process, and a queue of several
     "Log",
     "Channel",
@@ -174,7 +183,10 @@ __all__ = [
     "AssignmentChange",
     "OpenedProducer",
     "TrimmedPartition",
+    "Barrier",
     # arguments
+    "GroupTask",
+    "Callback",
     "TopicOptions",
     "QueueOptions",
     # errors: the root of the tree, and a module with all of them

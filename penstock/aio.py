@@ -27,12 +27,13 @@ from .clients.aio.worker import AsyncWorker
 from .clients.arguments.quantities import Duration
 from .clients.connection.delivery import Delivery
 from .clients.tasks import AsyncJob
+from .clients.tasks import group_async as group
 from .connecting import key_for
 from .transport.keys import KeyLike
 
 __all__ = [
     "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncStaging", "AsyncTask", "AsyncTopicsConsumer",
-    "AsyncTransaction", "AsyncWorker", "connect",
+    "AsyncTransaction", "AsyncWorker", "connect", "group",
 ]  # fmt: skip
 
 

@@ -42,7 +42,7 @@ SAID = {
     "ranges.md": "{0: (0, 0), 1: (1000, 1)}",
     "values.md": "12\n1 b'?'\n[]",
     "streams.md": "[0, 1] {0: 2, 1: 0} 1",
-    "tasks.md": "notices-0-0 pending delayed",
+    "tasks.md": "-0-0 pending",
     "testing.md": "4 passed",
     "transactions.md": "[b'12 EUR', b'3 EUR', b'4 EUR']",
 }

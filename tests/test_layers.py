@@ -189,7 +189,8 @@ ORDER = {
             "opening",
             *("encryption", "encoding", "serializing"),
         ),
-        *("queues", "producing", "consuming", "working", "ranges", "batches", "transactions", "sql", "verbs"),
+        *("queues", "producing", "consuming", "working", "ranges", "batches", "barriers"),
+        *("transactions", "sql", "verbs"),
         *(
             "producer",
             *("consumer", "topics_consumer", "consumer_client"),

@@ -31,6 +31,7 @@ from ..transactions.verbs import TransactionVerbs, checked_epoch, checked_name, 
 from ..unpicklable import unpicklable
 from ..verbs import Verbs
 from ..working.options import worker_options
+from .barrier_client import AsyncBarrierClient
 from .batch_client import AsyncBatchClient
 from .consumer_client import AsyncConsumerClient
 from .driver import AsyncDriver
@@ -83,7 +84,7 @@ async def connect(
 
 @checks
 @unpicklable("its `url`, and connect to that where it is needed")
-class AsyncClient(AsyncConsumerClient, AsyncQueueClient, AsyncRangeClient, AsyncBatchClient):
+class AsyncClient(AsyncConsumerClient, AsyncQueueClient, AsyncRangeClient, AsyncBatchClient, AsyncBarrierClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: AsyncDriver, delivery: Delivery = "auto") -> None:
@@ -92,6 +93,7 @@ class AsyncClient(AsyncConsumerClient, AsyncQueueClient, AsyncRangeClient, Async
         AsyncQueueClient.__init__(self, driver)
         AsyncRangeClient.__init__(self, driver, delivery)
         AsyncBatchClient.__init__(self, driver)
+        AsyncBarrierClient.__init__(self, driver)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
         self._transaction_verbs = TransactionVerbs(driver.connection)

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...broker.errors import UnknownPartition, UnsupportedVersion
+from ...broker.errors import UnknownPartition
 from ...storage import forks
 from ...storage.batch import Codec, Kind
 from ...storage.errors import Closed, Error, InvalidBatch, StorageFull
 from ...storage.header_list import GivenHeaders, checked_headers
 from ...transport.messages import Failure, ProducerOpened, Topic
-from ...transport.partitioner import PARTITIONERS, Partitioner
 from ...transport.producer_session import TARGET_BYTES, ProducerSession
 from ..arguments.checking import one_of
 from ..arguments.quantities import Duration, event_time
@@ -31,7 +30,7 @@ from ..connection.steps import Pause, Steps
 from ..errors import InvalidArgument, StillFull, TimedOut, WindowFull
 from .partition_sender import PartitionSender
 from .pending import Done, Future, Pending
-from .pieces import OVERHEAD_BYTES, Piece, Shape, check_record, extras_bytes
+from .pieces import OVERHEAD_BYTES, Piece, Shape, check_record, extras_bytes, partitioner_of
 from .queued import PLAIN, Queued, as_queued
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class ProducerCore:
         self.jammed: PartitionSender | None = None
         count = len(topic.partitions)
         largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
-        self.shape = Shape(count, self.codec, largest, topic.name, _partitioner(topic), kind=self.kind)
+        self.shape = Shape(count, self.codec, largest, topic.name, partitioner_of(topic), kind=self.kind)
         self._hash = self.shape.partitioner.hash
         self.window_bytes = window_bytes
         self._look = shell.glance
@@ -426,16 +425,6 @@ class SentBatch:
 def _codec(name: str) -> Codec:
     one_of("codec", name, CODECS)
     return CODECS[name]
-
-
-def _partitioner(topic: Topic) -> Partitioner:
-    name = topic.settings.get("partitioner", "xxh3")
-    found = PARTITIONERS.get(str(name))
-    if found is None:
-        raise UnsupportedVersion(
-            f"keys of topic {topic.name} choose partitions by {name!r}, which this client does not know: upgrade it"
-        )
-    return found
 
 
 def _as_value(value: Any) -> tuple[bytes | None, int]:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...broker.errors import UnsupportedVersion
 from ...storage.batch import Kind
 from ...storage.encoding import pack_headers, pack_list
 from ...storage.errors import InvalidBatch, RecordTooLarge
 from ...storage.header_list import HeaderList
+from ...transport.messages import Topic
 from ...transport.partitioner import PARTITIONERS, Partitioner
 from ..arguments.checking import text
 from .queued import PLAIN, Queued
@@ -55,6 +57,17 @@ class Shape(msgspec.Struct, frozen=True):
     now_us: int = 0  # the event time of records that have none beside others that have one
     queued: Queued = PLAIN  # beside each record
     headers: Mapping[str, bytes] | None = None  # the same of each record
+
+
+def partitioner_of(topic: Topic) -> Partitioner:
+    """What chooses partitions by keys. Raises UnsupportedVersion."""
+    name = topic.settings.get("partitioner", "xxh3")
+    found = PARTITIONERS.get(str(name))
+    if found is None:
+        raise UnsupportedVersion(
+            f"keys of topic {topic.name} choose partitions by {name!r}, which this client does not know: upgrade it"
+        )
+    return found
 
 
 def check_record(size: int, shape: Shape, what: str = "") -> None:

@@ -7,8 +7,11 @@ threads and `aio` for loops; `runner` is what `penstock worker` runs, over `call
 from __future__ import annotations
 
 from .app import Tasks
+from .call import Call
+from .callbacks import Ended
 from .context import CurrentTask, current_task
 from .function import AsyncTaskFunction, TaskFunction
+from .groups import group, group_async
 from .jobs import AsyncJob, Job, JobStatus
 from .retry import Retry
 from .signals import Again, Reject
@@ -16,5 +19,6 @@ from .signals import Again, Reject
 __all__ = [
     "Tasks", "TaskFunction", "AsyncTaskFunction", "Retry", "Reject", "Again",
     "Job", "AsyncJob", "JobStatus",
+    "group", "group_async", "Call", "Ended",
     "CurrentTask", "current_task",
 ]  # fmt: skip

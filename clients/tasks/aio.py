@@ -16,10 +16,12 @@ from ..queues.task_ids import task_id
 from .queues import QueueApp, check_attempts, ensure_async
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..aio.futures import AsyncFuture
     from ..queues.descriptions import Schedule
     from .job_lists import Run
-    from .message import Message, Messages
+    from .message import Message, Messages, Then
 
 
 class _Opened:
@@ -53,6 +55,8 @@ class AsyncLink:
 
     async def send(self, message: Message) -> str:
         """Commit a call to its queue; returns the task's id."""
+        if message.then is not None:
+            return (await self.send_group([message], message.then))[0]
         producer, now_us = await self._producer(message.queue, message.attempts)
         future = await producer.send_nowait(message.value, **message.sending(now_us))
         return task_id(message.queue, *await _place(future))
@@ -66,6 +70,17 @@ class AsyncLink:
             return await producer.place_many(messages.values, **messages.sending_all(now_us))
         futures = [await producer.send_nowait(value, **beside) for value, beside in messages.each(now_us)]
         return [(*await _place(future), 1) for future in futures]
+
+    async def send_group(self, messages: Sequence[Message], then: Then) -> list[str]:
+        """Commit calls to their queues, and one of `then` once they have ended; returns the ids of their tasks."""
+        opened = self._here()
+        async with opened.lock:
+            client = await self._connected(opened)
+            await self._ready(opened, client, then.queue)
+            for message in messages:
+                check_attempts(message.queue, await self._ready(opened, client, message.queue), message.attempts)
+        group, now_us = self._app.group, client.now_us
+        return await client.send_group([message.grouped(group, now_us) for message in messages], then=then.callback())
 
     async def schedule(self, message: Message, name: str, spec: str) -> Schedule:
         """Commit a call at stated times."""
@@ -93,7 +108,7 @@ class AsyncLink:
         if opened.client is not None and opened.url != url:
             await opened.client.close()
         if opened.client is None or opened.client.closed:
-            opened.producers, opened.url = {}, url
+            opened.producers, opened.settings, opened.url = {}, {}, url
             opened.client = await connect(url, timeout=self._app.timeout_s, name="penstock-tasks")
         return opened.client
 
@@ -102,11 +117,17 @@ class AsyncLink:
         opened = self._here()
         async with opened.lock:
             client = await self._connected(opened)
+            settings = await self._ready(opened, client, queue)
             if queue not in opened.producers:
-                opened.settings[queue] = await ensure_async(client, self._app.queues[queue])
                 opened.producers[queue] = await client.producer(queue)
-            check_attempts(queue, opened.settings[queue], attempts)
+            check_attempts(queue, settings, attempts)
             return opened.producers[queue], client.now_us
+
+    async def _ready(self, opened: _Opened, client: AsyncClient, queue: str) -> dict[str, Any]:
+        """See Link; called with the lock."""
+        if queue not in opened.settings:
+            opened.settings[queue] = await ensure_async(client, self._app.queues[queue])
+        return opened.settings[queue]
 
 
 async def _place(future: AsyncFuture) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import reprlib
 import zoneinfo
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from ...storage.arguments import whole
@@ -33,7 +33,7 @@ from ..unpicklable import unpicklable
 from .function import AsyncTaskFunction, BaseFunction, Options, TaskFunction, home
 from .job_lists import Run
 from .link import Link
-from .message import Message, Messages
+from .message import Message, Messages, Then
 from .middleware import GivenHook, Hook, as_hook
 from .queues import TaskQueue
 from .retry import Retry
@@ -238,6 +238,10 @@ class Tasks:
     def send_many(self, messages: Messages) -> list[Run]:
         """Commit many calls, as `messages`; returns where they are, in order. `TaskFunction.send_many` uses it."""
         return self._link.send_many(messages)
+
+    def send_group(self, messages: Sequence[Message], then: Then) -> list[str]:
+        """Commit calls, as `messages`, and one of `then` once they have ended. `penstock.group` uses it."""
+        return self._link.send_group(messages, then)
 
     def schedule(self, message: Message, name: str, spec: str) -> Schedule:
         """Commit a call, as `message`, at stated times; `name` and `spec` as of `TaskFunction.schedule`."""

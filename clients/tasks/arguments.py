@@ -40,6 +40,17 @@ class Arguments:
             return {}  # names for the type checker only: then values are as their encoding has them
         return {name: hint for name, hint in hints.items() if hint is not Any and is_known(hint)}
 
+    def takes(self, name: str) -> bool:
+        """Whether a call may name this argument."""
+        kinds = (parameter.kind for parameter in self._signature.parameters.values())
+        return name in self._signature.parameters or inspect.Parameter.VAR_KEYWORD in kinds
+
+    @property
+    def hint_of_first(self) -> Any:
+        """The type of the only positional argument of a call; None if it cannot be called with one."""
+        hints = self.positional_hints(1)
+        return None if hints is None else hints[0]
+
     @cached_property
     def _open(self) -> set[str]:
         """Parameters whose values may be of several types."""
@@ -114,8 +125,12 @@ class Arguments:
             raise ValueError("its value is not an array of positional arguments and a map of named ones")
         if not isinstance(found[1], dict) or not all(isinstance(name, str) for name in found[1]):
             raise ValueError("the second part of its value is not a map of named arguments")
+        return self.bound(found[0], found[1])
+
+    def bound(self, args: list[Any], kwargs: dict[str, Any]) -> Call:
+        """The call with these arguments, converted to the types of the function. Raises ValueError as `unpack`."""
         try:
-            bound = self._signature.bind(*found[0], **found[1])
+            bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ValueError(f"it cannot be called with these arguments: {error}") from None
         for name, value in bound.arguments.items():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import tracing
 from ..encoding import Encoding
+from .callbacks import how_called
 from .context import CurrentTask
 from .function import AsyncTaskFunction, BaseFunction, home
 from .outcome import Outcome, RefusedCall
@@ -109,7 +110,7 @@ class Calls:
             task.id,
             task.attempt,
             self._app.url,
-            tracing.carried(task.headers),
+            {**tracing.carried(task.headers), **how_called(task.headers)},
         )
         run = partial(self._processes.run, order, _Told(task, tell), function.declared.timeout_s)
         return RunningCall(self._threads.submit(run), None, lambda: "its process is killed", rule)

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from .callbacks import call_of
 from .context import CurrentTask
 from .outcome import Failed, Outcome, RefusedCall, reason_of
 from .performing import perform
@@ -71,7 +72,7 @@ class TaskChild:
             return Failed(f"process of {order.function}: {reason_of(error)}")
         _point(function.app, order.url)
         try:
-            call = function.arguments.unpack(order.encoding, order.value)
+            call = call_of(function.arguments, order.headers, order.encoding, order.value)
         except ValueError as error:
             return RefusedCall(str(error))
         current = CurrentTask(
@@ -80,7 +81,7 @@ class TaskChild:
             encoding=order.encoding,
             tell=self._tell,
             is_cancelled=lambda: self._cancelled,
-            headers=order.trace,
+            headers=order.headers,
             name=function.name,
         )
         return perform(function.function, function.arguments, call, order.encoding, current, function.app.hooks)

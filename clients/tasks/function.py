@@ -32,9 +32,10 @@ from ..errors import InvalidArgument
 from ..queues.descriptions import Schedule
 from .arguments import Arguments
 from .bulk_arguments import pack_many
+from .call import Call, CallbackFunction
 from .job_lists import JobList
 from .jobs import Job
-from .message import ENCODING_HEADER, NAME_HEADER, RETRY_HEADER, Message, Messages
+from .message import ENCODING_HEADER, NAME_HEADER, RETRY_HEADER, How, Message, Messages, Then
 from .retry import Retry
 from .sends import AS_DECLARED, AsyncSends, CallOptions, SendingApp, Sends, call_options
 
@@ -86,6 +87,8 @@ class BaseFunction(Generic[P, R]):
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Have a worker call it with these arguments. Returns when the task is committed.
 
+        `then=` is as in `options`, where the function has no such argument itself.
+
         Raises: InvalidArgument, which names the argument that cannot be sent; what `Producer.send` raises.
         """
         return Sends(self).send(*args, **kwargs)
@@ -119,6 +122,7 @@ class BaseFunction(Generic[P, R]):
         priority: int | None = None,
         expires: Duration | datetime | None = None,
         coalesce: bool = False,
+        then: CallbackFunction | None = None,
     ) -> Sends[P, R]:
         """The verbs that send, for calls with options of their own: `notify.options(expires="1h").send("UA 1545")`.
 
@@ -129,10 +133,17 @@ class BaseFunction(Generic[P, R]):
             expires: a duration from the moment of sending, or a datetime with a zone: what no worker has begun by
                 then is dead-lettered and not called, also a retry.
             coalesce: for `schedule` alone: no task is added while that of an earlier time waits for a worker.
+            then: a task function of the same app that is called with the result, once, when the task has completed;
+                for `send`, `send_in` and `send_at`. A dead-lettered task holds it up until it is redriven. It takes
+                neither key= nor dedup=. For several tasks there is `penstock.group`.
 
         Raises: InvalidArgument.
         """
-        return Sends(self, call_options(retry, delay, priority, expires, coalesce))
+        return Sends(self, call_options(retry, delay, priority, expires, coalesce, then))
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """The call with these arguments, to be sent with a group: `penstock.group([f.call(1), f.call(2)], then=g)`."""
+        return Sends(self).call(*args, **kwargs)
 
     def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         """Have it sent with these arguments at stated times, each once. A schedule of the same name is replaced.
@@ -163,10 +174,13 @@ class BaseFunction(Generic[P, R]):
         return Message(
             self.queue, value, key, self._headers(options), self._priority(options), options.delay_s, options.at, dedup,
             options.expires, _attempts(options), options.coalesce,
+            None if options.then is None else options.then.as_then("one", self.app),
         )  # fmt: skip
 
     def messages(self, calls: Iterable[object], options: CallOptions = AS_DECLARED) -> Messages:
         """Many `calls` as sent to the queue, by their `options`. Raises InvalidArgument."""
+        if options.then is not None:
+            raise InvalidArgument("then= is of one call: for one callback of many there is penstock.group")
         if isinstance(calls, (str, bytes, bytearray, Mapping)) or not isinstance(calls, Iterable):
             raise InvalidArgument(f"calls={reprlib.repr(calls)} is not a list: send_many takes arguments of many calls")
         given = [call if isinstance(call, tuple) else (call,) for call in calls]
@@ -182,6 +196,24 @@ class BaseFunction(Generic[P, R]):
             options.expires,
             _attempts(options),
         )
+
+    def as_then(self, how: How, app: object) -> Then:
+        """What is sent of it once calls of `app` have ended; `how` says with what it is called.
+
+        Raises InvalidArgument.
+        """
+        declared = self.declared
+        if self.app is not app:
+            raise InvalidArgument(f"then={self!r} is of another app: a callback is of the app of what it waits for")
+        for what, given in (("key", declared.key), ("dedup", declared.dedup)):
+            if given is not None:
+                raise InvalidArgument(
+                    f"then={self!r} has {what}=, which is made of its arguments, and those are not known yet: give a "
+                    "function without it"
+                )
+        if self.arguments.positional_hints(1) is None:
+            raise InvalidArgument(f"then={self!r} cannot be called with one argument, which is all that it gets")
+        return Then(self.queue, self._headers(AS_DECLARED), declared.priority, how)
 
     def _headers(self, options: CallOptions) -> dict[str, bytes]:
         headers = {NAME_HEADER: self.name.encode(), ENCODING_HEADER: self.app.encoding.encode()}

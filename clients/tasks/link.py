@@ -15,11 +15,13 @@ from ..queues.task_ids import task_id
 from .queues import QueueApp, check_attempts, ensure
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..producer import Producer
     from ..producing.pending import Future
     from ..queues.descriptions import Schedule
     from .job_lists import Run
-    from .message import Message, Messages
+    from .message import Message, Messages, Then
 
 
 class Link:
@@ -39,19 +41,21 @@ class Link:
         forks.renew(self._lock)
         if self._at_exit is not None:
             self._at_exit.detach()
-        self._client, self._producers = None, {}
+        self._client, self._producers, self._settings = None, {}, {}
 
     def client(self) -> Client:
         """The client, connected."""
         with self._lock:
             if self._client is None or self._client.closed:
-                self._producers = {}
+                self._producers, self._settings = {}, {}
                 self._client = connect(self._app.url, timeout=self._app.timeout_s, name="penstock-tasks")
                 self._at_exit = weakref.finalize(self, self._client.close)
             return self._client
 
     def send(self, message: Message) -> str:
         """Commit a call to its queue; returns the task's id."""
+        if message.then is not None:
+            return self.send_group([message], message.then)[0]
         producer, now_us = self._producer(message.queue, message.attempts)
         future = producer.send_nowait(message.value, **message.sending(now_us))
         return task_id(message.queue, *_place(future))
@@ -66,6 +70,15 @@ class Link:
         futures = [producer.send_nowait(value, **beside) for value, beside in messages.each(now_us)]
         return [(*_place(future), 1) for future in futures]
 
+    def send_group(self, messages: Sequence[Message], then: Then) -> list[str]:
+        """Commit calls to their queues, and one of `then` once they have ended; returns the ids of their tasks."""
+        client = self.client()
+        self._ready(client, then.queue)
+        for message in messages:
+            check_attempts(message.queue, self._ready(client, message.queue), message.attempts)
+        group, now_us = self._app.group, client.now_us
+        return client.send_group([message.grouped(group, now_us) for message in messages], then=then.callback())
+
     def schedule(self, message: Message, name: str, spec: str) -> Schedule:
         """Commit a call at stated times."""
         how = message.scheduling(self._app.zone)
@@ -77,17 +90,24 @@ class Link:
         """The producer of a queue, and the time by its clock. Raises InvalidArgument for too many `attempts`."""
         client = self.client()
         with self._lock:
+            settings = self._ready(client, queue)
             if queue not in self._producers:
-                self._settings[queue] = ensure(client, self._app.queues[queue])
                 self._producers[queue] = client.producer(queue)
-            check_attempts(queue, self._settings[queue], attempts)
+            check_attempts(queue, settings, attempts)
             return self._producers[queue], client.now_us
+
+    def _ready(self, client: Client, queue: str) -> dict[str, Any]:
+        """The settings of a queue, which is made where it is missing."""
+        with self._lock:
+            if queue not in self._settings:
+                self._settings[queue] = ensure(client, self._app.queues[queue])
+            return self._settings[queue]
 
     def close(self) -> None:
         """Close the client."""
         if self._at_exit is not None:
             self._at_exit()
-        self._client, self._producers = None, {}
+        self._client, self._producers, self._settings = None, {}, {}
 
 
 def _place(future: Future) -> tuple[int, int]:

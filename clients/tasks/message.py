@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from .. import tracing
 from ..arguments.quantities import microseconds
+from ..barriers.descriptions import BARRIER_HEADER, Callback, GroupTask
 from ..errors import InvalidArgument
+from ..producing.queued import not_before
 
 NAME_HEADER = "penstock-task"
 """The header of a record that names the function."""
@@ -22,6 +24,26 @@ RETRY_HEADER = "penstock-retry"
 
 EXPIRES_HEADER = "penstock-expires"
 """The header of a record that no worker begins after a time: microseconds UTC, in digits."""
+
+
+How = Literal["one", "all", "ended"]
+
+
+class Then(Struct, frozen=True):
+    """The function that is called once some calls have ended: its queue, and what its task is sent with.
+
+    `how` says what it is called with: "one" result, "all" results, or how each "ended".
+    """
+
+    queue: str
+    headers: dict[str, bytes]
+    priority: int
+    how: How
+
+    def callback(self) -> Callback:
+        """Its record: with the trace that is current."""
+        headers = {**tracing.headers(self.headers), BARRIER_HEADER: self.how.encode()}
+        return Callback(self.queue, headers, self.priority, self.how == "ended")
 
 
 class Message(Struct, frozen=True):
@@ -38,6 +60,7 @@ class Message(Struct, frozen=True):
     expires: float | datetime | None = None  # seconds from now, or a moment
     attempts: int | None = 0  # that its own rule allows; 0: it has none
     coalesce: bool = False  # as of a schedule
+    then: Then | None = None
 
     def sending(self, now_us: int) -> dict[str, Any]:
         """The producer's arguments beside the value: with the trace that is current, which a schedule does not have."""
@@ -51,13 +74,23 @@ class Message(Struct, frozen=True):
         if self.dedup is not None:
             function = self.headers[NAME_HEADER].decode()
             raise InvalidArgument(f"{function} has dedup=, which schedules do not know: schedule a function without it")
-        for name, given in (("delay", self.delay_s), ("expires", self.expires)):
+        for name, given in (("delay", self.delay_s), ("expires", self.expires), ("then", self.then)):
             if given is not None:
                 raise InvalidArgument(f"{name}={given!r} is of one call: a schedule sends one at each of its times")
         return {
             "key": self.key, "headers": self.headers, "zone": zone, "priority": self.priority,
             "coalesce": self.coalesce,
         }  # fmt: skip
+
+    def grouped(self, group: str, now_us: int) -> GroupTask:
+        """The call as a task of a group of calls. Raises InvalidArgument."""
+        if self.dedup is not None:
+            function = self.headers[NAME_HEADER].decode()
+            raise InvalidArgument(
+                f"{function} has dedup=: a call that repeats another is no task of its own to wait for"
+            )
+        at_us = not_before(self.delay_s, self.at, now_us)
+        return GroupTask(self.queue, group, self.value, self.key, headers_of(self, now_us), self.priority, at_us)
 
 
 class Messages(Struct, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..encoding import ENCODINGS, Encoding
+from .callbacks import call_of
 from .message import ENCODING_HEADER, NAME_HEADER
 from .outcome import RefusedCall
 from .verdicts import refusal, rule_of
@@ -56,7 +57,8 @@ def prepared(
         refused = refusal(headers, attempt, rule, now_us)
         if refused is not None:
             return refused
-        call = function.arguments.unpack(encoding, value) if decodes or not function.declared.process else None
+        takes_here = decodes or not function.declared.process
+        call = call_of(function.arguments, headers, encoding, value) if takes_here else None
     except ValueError as error:
         return RefusedCall(f"{name}: {error}")
     return PreparedCall(function, encoding, rule, call)

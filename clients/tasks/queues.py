@@ -81,6 +81,7 @@ class QueueApp(Protocol):
 
     timeout_s: float
     zone: str
+    group: str
     queues: dict[str, TaskQueue]
 
     @property

@@ -59,7 +59,7 @@ CLOSE_S = 10.0
 """How long releasing the rest may take at the end; a lease that is not released runs out."""
 
 
-class Call:
+class RunningTask:
     """One running call, its task and its worker."""
 
     __slots__ = ("alarm", "pace", "running", "task", "worker")
@@ -99,9 +99,9 @@ class Runner:
         self._calls = Calls(app, concurrency)
         self._settling = OutcomeReporter(self._stopping)
         self._attempts_most: dict[SettlingWorker, int] = {}
-        self._running: dict[Call, None] = {}
+        self._running: dict[RunningTask, None] = {}
         self._finished = asyncio.Event()  # drained: nothing runs any more
-        self._ended: deque[Call] = deque()  # by the threads they ran in
+        self._ended: deque[RunningTask] = deque()  # by the threads they ran in
         self._woken = False  # the loop looks at them soon
         self._now_us: Callable[[], int] = lambda: time.time_ns() // 1000
         self._telling: set[asyncio.Task[None]] = set()
@@ -234,14 +234,14 @@ class Runner:
             self._settling.settle(worker, task, running)
             return
         self._slots.take()
-        call = Call(worker, pace, task, running)
+        call = RunningTask(worker, pace, task, running)
         self._running[call] = None
         loop = asyncio.get_running_loop()
         if running.timeout_s is not None:
             call.alarm = loop.call_later(running.timeout_s, self._too_long, call)
         running.future.add_done_callback(lambda _: self._note(loop, call))
 
-    def _note(self, loop: asyncio.AbstractEventLoop, call: Call) -> None:
+    def _note(self, loop: asyncio.AbstractEventLoop, call: RunningTask) -> None:
         """Report the end of a call, from any thread. The loop is woken once for all that end before it looks."""
         self._ended.append(call)
         if not self._woken:
@@ -259,14 +259,14 @@ class Runner:
             if call in self._running:
                 self._decide(call, _outcome(call.running))
 
-    def _too_long(self, call: Call) -> None:
+    def _too_long(self, call: RunningTask) -> None:
         if call in self._running and not call.running.future.done():
             call.running.future.cancel()
             stopped = call.running.stop()
             too_long = f"it took longer than {call.running.timeout_s:g} s: {stopped}"
             self._decide(call, Failed(too_long, kinds=names_of(TimeoutError())))
 
-    def _decide(self, call: Call, outcome: Outcome) -> None:
+    def _decide(self, call: RunningTask, outcome: Outcome) -> None:
         """Set a call's outcome, whatever it still does."""
         del self._running[call]
         if call.alarm is not None:

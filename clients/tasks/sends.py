@@ -20,8 +20,9 @@ from ..arguments.checking import checks
 from ..arguments.quantities import Duration, microseconds, seconds
 from ..errors import InvalidArgument
 from ..queues.descriptions import Schedule
+from .call import Call, CallbackFunction, GroupApp, callback
 from .job_lists import JobList
-from .jobs import AsyncJob, Job, JobApp, JobFunction
+from .jobs import AsyncJob, Job, JobFunction
 from .retry import Retry
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SendingApp(JobApp, Protocol):
+class SendingApp(GroupApp, Protocol):
     """A function's app, as its verbs see it."""
 
     def send(self, message: Message) -> str:
@@ -74,6 +75,7 @@ class CallOptions(Struct, frozen=True, kw_only=True):
     priority: int | None = None
     expires: float | datetime | None = None  # seconds from now, or a moment
     coalesce: bool = False  # of schedules
+    then: CallbackFunction | None = None
 
 
 AS_DECLARED = CallOptions()
@@ -86,6 +88,7 @@ def call_options(
     priority: int | None,
     expires: Duration | datetime | None,
     coalesce: bool,
+    then: object = None,
 ) -> CallOptions:
     """The options of calls, checked. Raises InvalidArgument."""
     if retry is not None and not isinstance(retry, Retry):
@@ -97,7 +100,10 @@ def call_options(
     elif expires is not None:
         expires = seconds(expires, "expires")
     delay_s = None if delay is None else seconds(delay, "delay")
-    return CallOptions(retry=retry, delay_s=delay_s, priority=priority, expires=expires, coalesce=coalesce)
+    last = None if then is None else callback(then)
+    return CallOptions(
+        retry=retry, delay_s=delay_s, priority=priority, expires=expires, coalesce=coalesce, then=last
+    )  # fmt: skip
 
 
 class _Verbs(Generic[P, R]):
@@ -109,7 +115,13 @@ class _Verbs(Generic[P, R]):
         self._options = options
 
     def _message(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Message:
-        return self._function.message(args, kwargs, self._of_sending)
+        return self._function.message(args, kwargs, self._with_then(self._of_sending, kwargs))
+
+    def _with_then(self, options: CallOptions, kwargs: dict[str, Any]) -> CallOptions:
+        """The options of a call that may name `then` among its arguments, from which it is taken."""
+        if "then" not in kwargs or self._function.arguments.takes("then"):
+            return options
+        return structs.replace(options, then=callback(kwargs.pop("then")))
 
     def _scheduled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Message:
         return self._function.message(args, kwargs, self._options)
@@ -123,10 +135,11 @@ class _Verbs(Generic[P, R]):
 
     def _message_in(self, delay: Duration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Message:
         options = structs.replace(self._of_sending, delay_s=seconds(delay, "delay"))
-        return self._function.message(args, kwargs, options)
+        return self._function.message(args, kwargs, self._with_then(options, kwargs))
 
     def _message_at(self, when: datetime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Message:
-        return self._function.message(args, kwargs, structs.replace(self._of_sending, delay_s=None, at=when))
+        options = structs.replace(self._of_sending, delay_s=None, at=when)
+        return self._function.message(args, kwargs, self._with_then(options, kwargs))
 
     def _messages(self, calls: Iterable[object]) -> Messages:
         return self._function.messages(calls, self._of_sending)
@@ -155,6 +168,10 @@ class Sends(_Verbs[P, R]):
         """As `TaskFunction.send_many`."""
         function, messages = self._function, self._messages(calls)
         return JobList(messages.queue, function.app.send_many(messages), lambda id: Job(function, id))
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """As `TaskFunction.call`."""
+        return Call(self._function, self._message(args, kwargs))
 
     def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         """As `TaskFunction.schedule`."""
@@ -204,9 +221,10 @@ class AsyncSends(_Verbs[P, R]):
         priority: int | None = None,
         expires: Duration | datetime | None = None,
         coalesce: bool = False,
+        then: CallbackFunction | None = None,
     ) -> AsyncSends[P, R]:
         """As `TaskFunction.options`."""
-        return AsyncSends(self._function, call_options(retry, delay, priority, expires, coalesce))
+        return AsyncSends(self._function, call_options(retry, delay, priority, expires, coalesce, then))
 
     def job(self, id: str) -> AsyncJob[R]:
         """As `TaskFunction.job`."""

@@ -23,7 +23,7 @@ class Ready(Struct, tag=True, frozen=True):
 class Order(Struct, tag=True, frozen=True):
     """Call one function: the object `function` of `module`, whose app sends to the broker at `url`.
 
-    `trace`: headers of the task that carry the sender's trace context.
+    `headers`: of the task, those that carry the sender's trace context or say what a callback is called with.
     """
 
     module: str
@@ -33,7 +33,7 @@ class Order(Struct, tag=True, frozen=True):
     id: str
     attempt: int
     url: str
-    trace: dict[str, bytes] = {}
+    headers: dict[str, bytes] = {}
 
 
 class Cancelled(Struct, tag=True, frozen=True):

@@ -15,7 +15,7 @@ from ..storage import units
 from ..storage.errors import OutOfBounds
 from .consent import ask, asks_first
 from .formats import json_bytes, json_fields, shown
-from .names import WORKER, queue_group_option, topic_argument
+from .names import TOPIC, WORKER, queue_group_option, topic_argument
 from .options import DURATION, HEADER, TYPED, Invocation, with_session
 from .positions import MOMENT, utc_text
 
@@ -307,6 +307,40 @@ def why(id_: str, group: str, session: Invocation) -> None:
     with session.connect() as client:
         sentence = client.why(id_, group=group)
     session.output.say("why", sentence, id=id_, why=sentence)
+
+
+@command.command(short_help="List callbacks that wait for their tasks.")
+@click.argument("topic", type=TOPIC, required=False)
+@click.option("--count", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most N.")
+@with_session
+def barriers(topic: str | None, count: int, session: Invocation) -> None:
+    """List callbacks that wait for tasks to end, of TOPIC or of all: which, and for what each waits.
+
+    They are those of `then=` and of groups, listed by the queue of the callback.
+    """
+    import msgspec
+
+    with session.connect() as client:
+        found = client.barriers(topic, most=count)
+    if session.output.as_json:
+        for each in found:
+            headers = {name: shown(value) for name, value in each.headers.items()}
+            plain = msgspec.to_builtins(msgspec.structs.replace(each, headers={}))
+            session.output.json({**plain, "headers": headers, "why": each.why})
+        return
+    rows = [
+        (
+            each.id,
+            each.topic,
+            shown(each.headers.get("penstock-task", b"")),
+            each.members,
+            each.why,
+            utc_text(each.until),
+        )
+        for each in found
+    ]
+    names = ["barrier", "topic", "function", ">tasks", "why", "forgotten at"]
+    session.output.table(names, rows, empty="no callback waits for tasks")
 
 
 @command.command(short_help="Cancel a task.")

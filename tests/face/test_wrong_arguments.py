@@ -56,6 +56,10 @@ WRONG = {
     "Iterable[str]": ["x", 5, [5], ["\ud800"], [["x"]]],
     "Sequence[str]": ["x", 5, [5], ["nonsense"]],
     "Iterable[Stage]": ["x", 5, [5]],
+    "Sequence[GroupTask]": ["x", 5, [5], [None], []],
+    "Sequence[Message]": ["x", 5, [5], [None]],
+    "Callback": ["x", 5],
+    "Then": ["x", 5],
     "Iterable[tuple[int, int, int]]": ["x", 5, [5], [(1, 2)], [(1, 2, -3)], {0.5: 1}, {(1, 2): 3}],
     "Iterable[tuple[str, int, int]]": ["x", 5, [5], [("a", 2)], [(b"a", 0, 0)], [("0" * 32, 0, -1)], {"abc": 1}],
     "Sequence[Task]": ["x", 5, [5], [None]],
@@ -91,6 +95,7 @@ GOOD: dict[str, Any] = {
     "partition": 0, "start": 0, "end": 1, "offset": 0, "to": "latest", "spec": "@daily", "value": b"v",
     "batch": bytes(encode([b"v"], producer_id=1)), "values": [b"v"],
     "places": [("0" * 32, 0, 0)], "delay": 1, "ids": ["t-0-0"], "verb": "ack", "on_done": print, "worker": "w",
+    "members": [penstock.GroupTask("t", "g", b"v")], "then": penstock.Callback("t"),
 }  # fmt: skip
 """Of parameters that have no default."""
 
@@ -210,6 +215,7 @@ def wrong_values(verb: Any, parameter: inspect.Parameter) -> list[Any]:
 def calls(bench: Bench) -> Iterator[tuple[str, Any, dict[str, Any], str]]:
     """Each verb with one argument wrong, and the others right; which one."""
     good = {**GOOD, "tasks": [bench.task._inner if bench.runner else bench.task], "message": bench.message}
+    good["messages"] = [bench.message]
     good["task"] = good["tasks"][0]
     for name, verb in bench.verbs():
         parameters = inspect.signature(verb).parameters

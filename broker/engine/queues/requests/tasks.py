@@ -274,6 +274,9 @@ class TaskRequests:
             group_rate_us=self._group_rates.again_us(partition, queue, now_us),
         )
         sentence = why(queue, offset, now_us, facts)
+        tie = partition.committed.ties.open.get(offset)
+        if tie is not None and tie.group == queue.group:
+            sentence = f"{sentence}; barrier {tie.barrier.hex()} waits for it, as for task {tie.member}"
         if offset != message.offset:
             sentence = f"record {offset} stands for it: {sentence}"
         self._port.reply(
