@@ -42,6 +42,7 @@ GIVEN: dict[str, Any] = {
     "before": 0, "positions": {0: 0}, "query": "select 1", "spans": [(0, 0, 1)], "spec": "@hourly",
     "stages": [], "start": 0, "to": "latest", "topics": ["t"], "value": b"v", "values": [b"v"], "verb": "ack",
     "where": "latest", "worker": "w",
+    "members": [penstock.GroupTask("t", "g", b"v")], "then": penstock.Callback("t"),
 }  # fmt: skip
 """What verbs are given, by the names of their arguments."""
 

@@ -165,7 +165,7 @@ def test_a_task_of_a_child_process_does_too(spans):
     calls._processes.run = lambda order, *rest: taken.append(order)  # type: ignore[method-assign]
     calls._start_process(app.functions["add"], task, "json", lambda progress: None, None).future.result(30)
     calls.close()
-    assert taken[0].trace == {"traceparent": PARENT.encode()}
+    assert taken[0].headers == {"traceparent": PARENT.encode()}
     TaskChild(None)._outcome(taken[0])  # type: ignore[arg-type]
     check_task(named(spans, "process add"), status=StatusCode.UNSET)
 
