@@ -237,6 +237,11 @@ class Node:
         """Another node's batches stand in a log now, and are not committed."""
         self._registry.follow(history, batches)
 
+    def prepare(self, batch: Batch, most: int) -> bool:
+        """Make so many of the logs that a batch of the catalogue names, which another node proposes. Returns whether
+        all of them are there, so that the batch can be followed at once. Raises what making a log does."""
+        return self._registry.prepare(batch, most)
+
     def hold_files(self, held: bool) -> None:
         """Whether another node copies the files of the logs, so that none is replaced or removed meanwhile."""
         self._upkeep.held = held

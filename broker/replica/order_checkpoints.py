@@ -1,7 +1,7 @@
 """When a replica writes its checkpoint, and what goes with it: files of topics that were deleted.
 
-Idea: after so many entries have been applied, all logs are synced up to their places, and a checkpoint at that entry is
-saved. Opening walks from there.
+Idea: after so many entries have been applied, all logs are synced up to their places, some in each turn, and then a
+checkpoint at that entry is saved. Opening walks from there.
 
 Contract: a checkpoint is never ahead of what is committed, durable and applied here. Files of a deleted topic go only
 behind it, and segments of the order log only below the older of the two that are kept. Must not know Raft.
@@ -16,6 +16,7 @@ import msgspec
 from ...storage.layout import word
 from . import checkpoint as checkpoints
 from .checkpoint import Checkpoint, LogPlace
+from .places import START
 
 if TYPE_CHECKING:
     from ...storage.files import Files
@@ -31,6 +32,10 @@ ENTRIES = 10_000
 
 SEGMENTS = 4
 """Segments of the order log that stay, for members that lag, though checkpoints cover them."""
+
+
+SYNCED_AT_ONCE = 8
+"""Logs that are synced in one turn: a shard may have thousands, and peers are to hear of this node meanwhile."""
 
 
 class Checkpointed(Protocol):
@@ -56,6 +61,8 @@ class OrderCheckpoints:
         self.entry = last.entry
         self._members = members
         self._changed = False
+        self._begun: Checkpoint | None = None  # waits until these are synced:
+        self._unsynced: list[LogWriter] = []
         self.held = False
         """While another member fetches what a checkpoint names: no file goes."""
         self._keep = keep
@@ -74,31 +81,59 @@ class OrderCheckpoints:
         return self._changed or replica.places.entry - self.entry >= self._every
 
     def save(self, replica: Checkpointed) -> Checkpoint:
-        """Write a checkpoint of what is applied. Raises StorageFull, Poisoned."""
-        order, places, store = replica.order, replica.places, self._store
-        entry = places.entry
+        """Write a checkpoint of what is applied, at once. Raises StorageFull, Poisoned."""
         for log in replica.logs():
             log.sync()
-        order.log.sync()
-        replica.prefix.advance(order.log.durable, lambda log_id: 1 << 62)
-        gone = store.deleted_logs(entry)
-        places.forget(gone)
+        replica.order.log.sync()
+        replica.prefix.advance(replica.order.log.durable, lambda log_id: 1 << 62)
+        return self._finish(replica, self._of(replica))
+
+    def work(self, replica: Checkpointed, *, begin: bool) -> Checkpoint | None:
+        """Sync a few of the logs that the next checkpoint waits for; write and return it once that is done.
+
+        `begin`: one of what is applied now, unless one is under way. Raises StorageFull, Poisoned.
+        """
+        if self._begun is None:
+            if not begin:
+                return None
+            self._begun = self._of(replica)
+            places = self._begun.places()
+            self._unsynced = [log for log in replica.logs() if log.durable < places.get(log.log_id, START)[0]]
+        for _ in range(min(SYNCED_AT_ONCE, len(self._unsynced))):
+            log = self._unsynced.pop()
+            if log.closed:  # its topic was deleted, so the next checkpoint is without it
+                self._begun, self._changed = None, True
+                return None
+            log.sync()
+        return None if self._unsynced else self._finish(replica, self._begun)
+
+    def _of(self, replica: Checkpointed) -> Checkpoint:
+        """What is applied now, all of which is durable in the order."""
+        order, places = replica.order, replica.places
+        entry = places.entry
+        places.forget(self._store.deleted_logs(entry))
         term = order.term(entry)
         assert term is not None
-        made = Checkpoint(
+        self._changed = False
+        return Checkpoint(
             cluster=self._cluster,
             entry=entry,
             term=term,
             checksum=order.checksum(entry),
-            commit=order.commit,
-            acked=word(order.log.generation, replica.prefix.entry),
+            commit=entry,
+            acked=0,
             configuration=msgspec.msgpack.encode(self._members.configuration),
             logs=[LogPlace(log_id, *place) for log_id, place in sorted(places.applied.items())],
             directories=self._members.directories,
         )
+
+    def _finish(self, replica: Checkpointed, made: Checkpoint) -> Checkpoint:
+        order, store = replica.order, self._store
+        acked = word(order.log.generation, replica.prefix.entry)
+        made = msgspec.structs.replace(made, commit=order.commit, acked=acked)
         older = checkpoints.save(self._files, order.log.path, order.log.log_id, made)
-        self.entry, self._changed = entry, False
+        self.entry, self._begun = made.entry, None
         if not self.held:
-            store.erase(entry)
+            store.erase(made.entry)
             store.retire(order.log, order.spent(older, self._keep))
         return made

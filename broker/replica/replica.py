@@ -66,6 +66,12 @@ CATCH_UP = (Kind.SHIP, Kind.PIECE)
 UNCOMMITTED_BYTES = 256 << 20
 """Of entries that are proposed and not applied: beyond it, the leader lets clients wait."""
 
+MADE_AT_ONCE = 8
+"""Logs that a follower makes in one turn: each takes milliseconds, and the leader is to hear of this node meanwhile."""
+
+HELD_MAX = 1000
+"""Appends that wait behind logs that are made; more are dropped, as if lost."""
+
 Bodies = Mapping[tuple[bytes, int, int], bytes]
 """Batches that entries only name, by log id, seq and header checksum."""
 
@@ -126,6 +132,7 @@ class Replica:
         self._waiting: deque[Unacknowledged] = deque()
         self._opened_term = 0  # the term of this node in which an entry of its own was applied
         self._dirty: dict[LogWriter, None] = {}
+        self._held: deque[tuple[Message, Bodies]] = deque()  # appends behind logs that are being made
         files, (data, _, _) = order.log.files, order.log.path.rpartition("/")
         self.exchange = Exchange(self, files, data, send, order.log.options)
 
@@ -138,10 +145,38 @@ class Replica:
             return
         if message.kind is Kind.SNAPSHOT and self.exchange.takes_offer(message):
             return
-        if bodies:
-            self._bodies.update(bodies)
+        if message.kind is Kind.APPEND and (self._held or not self._prepares(message, bodies or {})):
+            if len(self._held) < HELD_MAX:
+                self._held.append((message, bodies or {}))
+            return
+        self._take_whole(message, bodies or {})
+
+    def _take_whole(self, message: Message, bodies: Bodies) -> None:
+        self._bodies.update(bodies)
         if message.kind is not Kind.APPEND or all(map(self._has_bodies, message.entries)):
             self.core.step(message)
+
+    def _take_held(self) -> None:
+        """Go on with the first append that waits for logs to be made, and with those behind it."""
+        while self._held and self._prepares(*self._held[0]):
+            self._take_whole(*self._held.popleft())
+
+    def _prepares(self, message: Message, bodies: Bodies) -> bool:
+        """Make a few of the logs that an append names and that are to be made. Returns whether all are there."""
+        if message.term < self.core.term:
+            return True  # the core refuses it
+        for entry in message.entries:
+            for flush, row in batches_of(entry.kind, entry.data):
+                if row.log_id == self._catalogue_id:
+                    body = flush.inlined(row) or bodies.get((row.log_id, row.seq, row.checksum))
+                    if body is not None and not self.node.prepare(parse(body), MADE_AT_ONCE):
+                        return False
+        return True
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether logs are being made, a few in each turn."""
+        return bool(self._held)
 
     def tick(self) -> None:
         """One tick of time."""
@@ -169,6 +204,7 @@ class Replica:
     def turn(self, now: Now) -> None:
         """Propose what clients asked for, write and send what Raft wants, apply what is committed."""
         self._check()
+        self._take_held()
         self._follow_role()
         self._propose_change()
         self._propose(now)
@@ -178,8 +214,9 @@ class Replica:
         self._work(now)
         self.node.tick(now)
         self._bodies.clear()
-        if self._checkpoints.due(self) or self._storage.needs_checkpoint(self.places.entry):
-            self.checkpoint()
+        begin = self._checkpoints.due(self) or self._storage.needs_checkpoint(self.places.entry)
+        if (made := self._checkpoints.work(self, begin=begin)) is not None:
+            self._storage.checkpoint = made
 
     def synced(self, now: Now) -> None:
         """Logs became durable: acknowledge, and apply what that commits."""

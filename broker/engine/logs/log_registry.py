@@ -113,23 +113,35 @@ class LogRegistry:
             if history is self.catalogue:
                 self._foresee(entry)
 
-    def _foresee(self, entry: Entry) -> None:
+    def prepare(self, batch: Batch, most: int) -> bool:
+        """Prepare so many of the logs that a batch of the catalogue names. Returns whether all of them are there.
+
+        Raises StorageFull, and whatever keeps one from being made.
+        """
+        return self._foresee(entry_of(batch), most)
+
+    def _foresee(self, entry: Entry, most: int = 1 << 62) -> bool:
         """Prepare the logs of an entry of the catalogue that is in flight: batches for them may come next."""
+        wanted = [(topic, number) for topic, count in self._growth(entry) for number in self._missing(topic, count)]
+        for topic, number in wanted[:most]:
+            found = self._open(topic, number)
+            if isinstance(found, Error):
+                raise found
+            self._prepared[topic.id, number] = found
+        return len(wanted) <= most
+
+    def _growth(self, entry: Entry) -> Iterator[tuple[Topic, int]]:
+        """Topics that an entry of the catalogue makes or grows, and how many partitions each has then."""
         for effect in entry.effects:
             if isinstance(effect, fx.TopicCreated):
-                self._prepare(
-                    Topic(effect.name, effect.topic, topic_settings.parse(effect.settings)), effect.partitions
-                )
+                settings = topic_settings.parse(effect.settings)
+                yield Topic(effect.name, effect.topic, settings), effect.partitions
             elif isinstance(effect, fx.TopicAltered) and (topic := self.topics.by_id.get(effect.topic)) is not None:
-                self._prepare(topic, effect.partitions)
+                yield topic, effect.partitions
 
-    def _prepare(self, topic: Topic, count: int) -> None:
-        for number in range(len(topic.partitions), count):
-            if (topic.id, number) not in self._prepared:
-                found = self._open(topic, number)
-                if isinstance(found, Error):
-                    raise found
-                self._prepared[topic.id, number] = found
+    def _missing(self, topic: Topic, count: int) -> Iterator[int]:
+        known = self.topics.by_id.get(topic.id, topic)
+        return (each for each in range(len(known.partitions), count) if (topic.id, each) not in self._prepared)
 
     def histories(self) -> Iterator[History[Any]]:
         """The catalogue's, then every partition's."""

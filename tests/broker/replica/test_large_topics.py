@@ -1,0 +1,177 @@
+"""Making many logs takes seconds. It is done in portions while peers are served, so the leader keeps the lead."""
+
+from __future__ import annotations
+
+from penstock.broker.raft.messages import Kind
+from penstock.broker.replica.order_checkpoints import SYNCED_AT_ONCE
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from support.members import DATA, Member, Shard
+
+STEP_S = 0.005
+TICK_S = 0.05
+SYNC_S = 0.001
+"""What a sync takes: meanwhile its member hears and says nothing."""
+
+
+class Timed:
+    """A shard in which syncs take time, and members work side by side."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.busy_s = dict.fromkeys(shard.members.values(), 0.0)
+        self.tick_s = dict.fromkeys(shard.members.values(), 0.0)
+
+    def step(self) -> None:
+        """A few milliseconds."""
+        shard = self.shard
+        shard.now_s += STEP_S
+        for member in shard.members.values():
+            if self.busy_s[member] <= shard.now_s:
+                before = member.files.syncs
+                self._work(member)
+                self.busy_s[member] = shard.now_s + SYNC_S * (member.files.syncs - before)
+
+    def _work(self, member: Member) -> None:
+        shard = self.shard
+        for sent in [sent for sent in shard.network if sent.message.to == member.number]:
+            shard.deliver(shard.network.index(sent))
+        if self.tick_s[member] <= shard.now_s:  # a late one counts once
+            self.tick_s[member] = shard.now_s + TICK_S
+            shard.tick(member)
+        shard.turn(member)
+
+
+def test_the_leader_keeps_lead_and_term_over_a_topic_of_a_thousand_partitions():
+    shard = Shard(1)
+    shard.topic("small", 1)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    term, timed = leader.replica.core.term, Timed(shard)
+    request = shard.send(leader, lambda number: m.CreateTopic(number, "large", 1000, {}))
+    while shard.answer(leader, request) is None:
+        timed.step()
+        assert leader.leads, f"the lead is lost after {shard.now_s:.1f} s"
+        assert shard.now_s < 120
+    answer = shard.answer(leader, request)
+    assert isinstance(answer, m.Topics), answer
+    assert leader.replica.core.term == term
+    for _ in range(400):
+        timed.step()
+    assert leader.leads
+    topic = answer.topics[0].topic
+    produced = shard.ask(lambda number: m.Produce(number, topic, 999), bytes(encode([b"x"])))
+    assert isinstance(produced, m.Produced)
+    shard.invariants.check(full=True)
+    assert all(len(each.replica.node.logs) == 1002 for each in shard.members.values())
+
+
+def wide(seed: int, partitions: int = 30) -> tuple[Shard, Member, bytes]:
+    """A shard with a record in each of many partitions, none of which is synced but in the order; and its leader."""
+    shard = Shard(seed, checkpoint_every=10_000)
+    leader = shard.until(lambda: shard.leader)
+    request = shard.send(leader, lambda number: m.CreateTopic(number, "wide", partitions, {}))
+    topic = shard.until(lambda: shard.answer(leader, request)).topics[0].topic
+    assert leader.replica is not None
+    for partition in range(partitions):
+        shard.send(leader, lambda number, at=partition: m.Produce(number, topic, at), bytes(encode([b"x"])))
+    for _ in range(4):
+        for member in shard.members.values():
+            shard.tick(member)
+            shard.guard(member, lambda replica: replica.turn(leader.now))
+            shard.guard(member, lambda replica: replica.order.log.sync() and None)
+            shard.guard(member, lambda replica: replica.synced(leader.now))
+        while shard.network:
+            shard.deliver(0)
+    assert sum(log.durable < log.written for log in leader.replica.node.logs) >= partitions
+    return shard, leader, topic
+
+
+def test_a_checkpoint_syncs_a_few_logs_in_each_turn():
+    shard, leader, topic = wide(2)
+    replica = leader.replica
+    assert replica is not None
+    entry = replica.places.entry
+    before, turns = replica._checkpoints.entry, 0
+    replica._checkpoints.change(replica.directories.members)
+    while replica._checkpoints.entry == before:
+        syncs = leader.files.syncs
+        replica.turn(leader.now)
+        turns += 1
+        assert leader.files.syncs - syncs <= SYNCED_AT_ONCE + 4, "and those of the checkpoint itself"
+        if turns == 2:  # what comes meanwhile is of the next one
+            shard.send(leader, lambda number: m.Produce(number, topic, 0), bytes(encode([b"later"])))
+    assert replica._checkpoints.entry == entry
+    assert turns == -(-31 // SYNCED_AT_ONCE)
+    leader.crash(power=True)
+    leader.start()
+    assert leader.recovery is None
+    assert isinstance(shard.ask(lambda n: m.Produce(n, topic, 3), bytes(encode([b"y"]))), m.Produced)
+    shard.invariants.check(full=True)
+
+
+def test_a_checkpoint_that_waits_for_a_log_of_a_deleted_topic_begins_anew():
+    _, leader, _ = wide(3)
+    replica = leader.replica
+    assert replica is not None
+    checkpoints = replica._checkpoints
+    before = checkpoints.entry
+    checkpoints.change(replica.directories.members)
+    replica.turn(leader.now)
+    assert not checkpoints.due(replica)
+    checkpoints._unsynced[-1].close(clean=False)  # as when the deletion of its topic is applied
+    assert checkpoints.work(replica, begin=False) is None
+    assert checkpoints.due(replica)
+    assert checkpoints.work(replica, begin=False) is None, "it is given up"
+    assert checkpoints.entry == before
+
+
+def test_what_comes_behind_a_large_topic_waits_for_its_logs_and_is_taken_in_order():
+    shard = Shard(4)
+    small = shard.topic("small", 1)
+    leader = shard.leader
+    assert leader is not None
+    member = next(each for each in shard.members.values() if each is not leader)
+    assert leader.replica is not None
+    assert member.replica is not None
+    last = leader.replica.order.last_index()
+    shard.send(leader, lambda number: m.CreateTopic(number, "large", 20, {}))
+    while leader.replica.order.last_index() == last:
+        shard.turn(leader)
+    shard.send(leader, lambda number: m.Produce(number, small, 0), bytes(encode([b"behind"])))
+    shard.turn(leader)
+    appends = [sent for sent in shard.network if sent.message.to == member.number and sent.message.entries]
+    assert len(appends) == 2
+    for sent in appends:
+        shard.deliver(shard.network.index(sent))
+    replica, logs = member.replica, len(member.files.listdir(f"{DATA}/topics"))
+    assert replica.is_preparing
+    assert replica.order.last_index() == last
+    while replica.is_preparing:
+        shard.turn(member)
+    shard.turn(member)
+    assert replica.order.last_index() == last + 2
+    assert len(member.files.listdir(f"{DATA}/topics")) == logs
+    answers = [sent.message for sent in shard.network if sent.message.kind is Kind.APPEND_ACK]
+    assert [each.index for each in answers][-1] == last + 2
+    assert not any(each.reject for each in answers), "nothing was dropped, so nothing is sent again"
+
+
+def test_a_leader_of_an_earlier_term_has_no_logs_made():
+    shard = Shard(5)
+    shard.topic("small", 1)
+    leader = shard.leader
+    assert leader is not None
+    member = next(each for each in shard.members.values() if each is not leader)
+    assert leader.replica is not None
+    assert member.replica is not None
+    last = leader.replica.order.last_index()
+    shard.send(leader, lambda number: m.CreateTopic(number, "large", 20, {}))
+    while leader.replica.order.last_index() == last:
+        shard.turn(leader)
+    (append,) = [sent for sent in shard.network if sent.message.to == member.number and sent.message.entries]
+    member.replica.core._state.follow(append.message.term + 1, 0)
+    shard.deliver(shard.network.index(append))
+    assert not member.replica.is_preparing
+    assert len(member.files.listdir(f"{DATA}/topics")) == 1
