@@ -82,7 +82,7 @@ WORDS = {
 """Replaced wherever they stand, in this order; in docstrings too."""
 
 WAITS = re.compile(
-    r"(self\._|core\.|\b)driver\.run(_aside)?|core\.run|run_(last_)?told|fetched|(client|consumer)\.(close|ping)"
+    r"(self\._|core\.|\b)driver\.run(_aside)?|core\.run|run_(last_)?told|fetched|fetched_tasks|(client|consumer)\.(close|ping)"
 )
 """What is awaited when it is called, beside the methods of a module that await something."""
 

@@ -39,7 +39,7 @@ from .producing.pending import Future
 from .queues.client import QueueClient
 from .ranges.client import RangeClient
 from .ranges.iterating import each_batch_aside
-from .serializing import Dumping, Encodings, Functions, Serializer, T
+from .serializing import Dumping, Encodings, Functions, Loading, Serializer, T
 from .sql.query import run_query, table_names
 from .transactions.staging_core import StagingCore, begin
 from .transactions.staging_producer import StagedFuture
@@ -47,7 +47,7 @@ from .transactions.verbs import TransactionVerbs, checked_epoch, checked_name, c
 from .unpicklable import unpicklable
 from .verbs import Verbs
 from .worker import Worker
-from .working.options import worker_options
+from .working.options import WorkerSettings, worker_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,11 +159,21 @@ class Client(ConsumerClient, QueueClient, RangeClient, BatchClient, BarrierClien
         )
         return self._open.add(Producer(self._driver, core, dump))
 
+    @overload
+    def worker(self, topic: str, *, group: str, value: None = None, **options: Unpack[WorkerSettings]) -> Worker: ...
+    @overload
+    def worker(self, topic: str, *, group: str, value: Encodings, **options: Unpack[WorkerSettings]) -> Worker[Any]: ...
+    @overload
+    def worker(
+        self, topic: str, *, group: str, value: Functions[T], **options: Unpack[WorkerSettings]
+    ) -> Worker[T]: ...
+
     def worker(
         self,
         topic: str,
         *,
         group: str,
+        value: Serializer | None = None,
         lease: Duration | None = None,
         prefetch: int = 1,
         lease_records: int = 1,
@@ -172,12 +182,14 @@ class Client(ConsumerClient, QueueClient, RangeClient, BatchClient, BarrierClien
         max_bytes: Size = "1MB",
         max_processing: Duration = 300.0,
         at_most_once: bool = False,
-    ) -> Worker:
+    ) -> Worker[Any]:
         """A worker of one topic, which leases records of a queue group and settles them.
 
         Args:
             topic: name of the topic.
             group: the queue group; created by the first worker, with default settings (see `set_queue`).
+            value: how bytes become values, as of `producer`. A null stays None. A task whose value cannot be read is
+                dead-lettered with the reason, and none is returned of it.
             lease: the visibility timeout: other workers get the task after it; None: the group's. The worker extends
                 leases while the application works on their tasks.
             prefetch: how many leases are asked for ahead, while the application works on what it has. 0: none.
@@ -188,15 +200,16 @@ class Client(ConsumerClient, QueueClient, RangeClient, BatchClient, BarrierClien
             max_processing: after so long without a call the application counts as hung, and its leases run out.
             at_most_once: tasks count as done when the broker gives them, without a lease: what this worker loses is
                 lost. Acking them changes nothing, they cannot be settled otherwise, and none are prefetched, so `lease`
-                and `prefetch` are not given with it.
+                and `prefetch` are not given with it. A value that cannot be read raises CannotDeserialize once.
         """
         self._driver.check_open()
         options = worker_options(
             group=group, lease=lease, prefetch=prefetch, lease_records=lease_records, start=start, name=name,
             max_bytes=max_bytes, max_processing=max_processing, at_most_once=at_most_once,
         )  # fmt: skip
+        load = None if value is None else Loading(value)
         found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
-        return self._open.add(Worker(self._driver, found, options))
+        return self._open.add(Worker[Any](self._driver, found, options, load))
 
     def read(
         self, topic: str, partition: int, offset: int, *, max_records: int = 500, wait: Duration = 0.0

@@ -2,9 +2,10 @@
 
     client.producer("flights", value="json")
     client.consumer("flights", value=(dumps, loads))
+    client.worker("flights", group="mails", value="json")
 
-Idea: the broker knows bytes alone. A producer serializes a value before the record joins a batch; a consumer
-deserializes one when its record is handed out, so a value that it cannot read keeps none before it back.
+Idea: the broker knows bytes alone. A producer serializes a value before the record joins a batch; a consumer or a
+worker deserializes one when its record is handed out, so a value that it cannot read keeps none before it back.
 
 Contract: a null stays a null, both ways. What a function raises becomes an error that names the record, and the way
 past it. Pure, as far as the functions of the application are. Must not know clients.
@@ -65,28 +66,36 @@ class Dumping:
 
 
 class Loading:
-    """Makes values of the bytes that one consumer reads."""
+    """Makes values of the bytes that one consumer or worker reads."""
 
     def __init__(self, serializer: Serializer) -> None:
         self._name, _, self._loads = _functions(serializer)
 
     def __call__(self, record: Record) -> Record[Any]:
         """The record with its value. Raises CannotDeserialize."""
-        value = record.value
-        if value is None:
+        if record.value is None:
             return record
-        try:
-            found = self._loads(value)
-        except Exception as error:
-            raise CannotDeserialize(
-                f"{record.topic}/{record.partition} offset {record.offset}: the value of {len(value)} bytes cannot be "
-                f"read {self._name}: {_said(error)}; `record` of this error has it as bytes, and the next call goes on "
-                "behind it",
-                record,
-            ) from error
+        found = self.value_of(record)
         return Record(
             found, record.key, record.headers, record.offset, record.timestamp, record.partition, record.topic
         )
+
+    def value_of(self, record: Record) -> Any:
+        """The value of a record, which is no null. Raises CannotDeserialize."""
+        value = record.value
+        assert value is not None, "a null stays one"
+        try:
+            return self._loads(value)
+        except Exception as error:
+            raise CannotDeserialize(
+                f"{record.topic}/{record.partition} offset {record.offset}: the value of {len(value)} bytes "
+                f"{self.problem(error)}; `record` of this error has it as bytes, and the next call goes on behind it",
+                record,
+            ) from error
+
+    def problem(self, error: BaseException | None) -> str:
+        """What is wrong with a value, as the function said."""
+        return f"cannot be read {self._name}: {_said(error)}"
 
 
 def _functions(serializer: Any) -> tuple[str, Callable[[Any], Any], Callable[[bytes], Any]]:
@@ -106,5 +115,5 @@ def _named(function: Any) -> str:
     return getattr(function, "__qualname__", None) or type(function).__name__
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -6,6 +6,9 @@ then be done twice.
 
 from __future__ import annotations
 
+from typing import Generic
+
+from ..storage.record import V
 from ..transport.queue_messages import Verb
 from .arguments.checking import checks
 from .arguments.quantities import Duration
@@ -15,8 +18,9 @@ from .working.record import TaskRecord
 
 @checks
 @unpicklable("its `id` or its `value`: only its worker settles it")
-class Task(TaskRecord, frozen=True, eq=False, gc=False):
-    """One record to process: `value`, `key`, `headers`, `offset` and `timestamp` as of a `Record`.
+class Task(TaskRecord[V], Generic[V], frozen=True, eq=False, gc=False):
+    """One record to process: `value`, `key`, `headers`, `offset` and `timestamp` as of a `Record`. A worker with a
+    serializer (`value=`) has made the value of bytes.
 
     `attempt` counts its leases from 1.
     """

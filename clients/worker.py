@@ -8,29 +8,34 @@ settles.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Generic, Self
 
+from ..storage.record import V
 from ..transport.messages import Topic
 from ..transport.queue_messages import Verb
 from .arguments.checking import checks
 from .arguments.quantities import Duration, seconds
 from .connection.driver import Driver
+from .serializing import Loading
 from .task import Task
 from .unpicklable import unpicklable
 from .working.core import WorkerCore
-from .working.iterating import each_task
+from .working.iterating import each_task, fetched_tasks
 from .working.leases import SettleFuture
+from .working.loading import loaded
 from .working.options import WorkerOptions
 
 
 @checks
 @unpicklable("the URL, the topic and the group, and make a worker where it is needed")
-class Worker:
+class Worker(Generic[V]):
     """Works off one topic's records. Iterating waits for ever; leaving its `with` block releases the rest."""
 
-    def __init__(self, driver: Driver, topic: Topic, options: WorkerOptions) -> None:
+    def __init__(self, driver: Driver, topic: Topic, options: WorkerOptions, load: Loading | None = None) -> None:
         """Made by `Client.worker`."""
         self._driver = driver
-        self._core = WorkerCore(driver, topic, options, task=Task, future=SettleFuture)
+        self._core = WorkerCore(driver, topic, options, task=Task, future=SettleFuture, load=load)
 
     @property
     def topic(self) -> str:
@@ -54,12 +59,12 @@ class Worker:
 
     # -- fetching ---------------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Task]:
+    def __iter__(self) -> Iterator[Task[V]]:
         """Every task; waits for new ones; ends when another thread closes the worker."""
         self._core.check_open()
         return each_task(self._driver, self._core)
 
-    def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
+    def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[Task[V]]:
         """At most `max_records` tasks: available ones at once, else the first that come within `wait` seconds.
 
         Returns: [] when there are none in time.
@@ -67,9 +72,13 @@ class Worker:
         Raises: what the broker says when it gives no leases, like InvalidRequest for a lease over the group's maximum.
         """
         core = self._core
-        return self._driver.run_on(core.fetch(max_records, core.connection.clock() + seconds(wait, "wait")))
+        deadline = core.connection.clock() + seconds(wait, "wait")
+        if core.load is None:
+            return self._driver.run_on(core.fetch(max_records, deadline))
+        fetch = partial(core.fetch, max_records, deadline)
+        return fetched_tasks(self._driver, core, fetch(), fetch)
 
-    def ack_and_fetch(self, tasks: Sequence[Task], max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
+    def ack_and_fetch(self, tasks: Sequence[Task[Any]], max_records: int = 100, wait: Duration = 1.0) -> list[Task[V]]:
         """Ack `tasks` with the request that asks for the next ones.
 
         Args:
@@ -82,7 +91,10 @@ class Worker:
         """
         core = self._core
         deadline = core.connection.clock() + seconds(wait, "wait")
-        return self._driver.run_on(core.ack_and_fetch(tasks, max_records, deadline))
+        begun = core.ack_and_fetch(tasks, max_records, deadline)
+        if core.load is None:
+            return self._driver.run_on(begun)
+        return fetched_tasks(self._driver, core, begun, partial(core.fetch, max_records, deadline))
 
     def claim(
         self,
@@ -94,7 +106,7 @@ class Worker:
         attempt: int | None = None,
         force: bool = False,
         max_records: int = 100,
-    ) -> list[Task]:
+    ) -> list[Task[V]]:
         """Take tasks that other workers hold, as `Client.claim` does; this worker extends their leases.
 
         `worker.claim(holder=worker.name, attempt=0)` reads the tasks again that a worker of this name holds, as after a
@@ -104,34 +116,34 @@ class Worker:
             ids: these tasks; None: the leased ones from `begin` on.
             holder, idle, begin, attempt, force, max_records: as of `Client.claim`.
         """
-        return self._driver.run_on(
-            self._core.claim(
-                ids, holder=holder, idle=idle, begin=begin, attempt=attempt, force=force, max_records=max_records
-            )
+        core = self._core
+        claimed = core.claim(
+            ids, holder=holder, idle=idle, begin=begin, attempt=attempt, force=force, max_records=max_records
         )
+        return loaded(core, self._driver.run_on(claimed))
 
     # -- settling ---------------------------------------------------------------------------------------
 
-    def ack(self, tasks: Sequence[Task]) -> None:
+    def ack(self, tasks: Sequence[Task[Any]]) -> None:
         """Ack `tasks` and wait for the commit. Raises LeaseLost if another worker has one; the others are acked."""
         self._driver.run(self._core.settle_now(tasks, Verb.ACK))
 
-    def ack_nowait(self, task: Task, result: bytes | None = None) -> SettleFuture:
+    def ack_nowait(self, task: Task[Any], result: bytes | None = None) -> SettleFuture:
         """Ack `task` soon, with others; `result` as of `Task.ack`. Ask the future, or `flush`; closing flushes."""
         return self._driver.run_on(self._core.ack_later(task, result))
 
-    def nack(self, tasks: Sequence[Task], *, delay: Duration | None = None, reason: str = "") -> None:
+    def nack(self, tasks: Sequence[Task[Any]], *, delay: Duration | None = None, reason: str = "") -> None:
         """Fail `tasks`: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
         self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
-    def reject(self, tasks: Sequence[Task], reason: str = "") -> None:
+    def reject(self, tasks: Sequence[Task[Any]], reason: str = "") -> None:
         """Fail `tasks` for good: dead-letter them now, with `reason`."""
         self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
-    def release(self, tasks: Sequence[Task]) -> None:
+    def release(self, tasks: Sequence[Task[Any]]) -> None:
         """Release `tasks` untried: another worker may have them at once, and this attempt does not count."""
         self._driver.run(self._core.settle_now(tasks, Verb.RELEASE))
 
@@ -151,7 +163,7 @@ class Worker:
         closed = ", closed" if self.closed else ""
         return f"<{type(self).__name__} {self.name} of topic {self.topic}, group {self.group}{closed}>"
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

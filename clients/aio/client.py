@@ -24,13 +24,13 @@ from ..descriptions import Group, Topic, TrimmedPartition, group_of, topic_of, t
 from ..opening import open_connection
 from ..producing.core import ProducerCore
 from ..producing.direct import DirectProducer
-from ..serializing import Dumping, Encodings, Functions, Serializer, T
+from ..serializing import Dumping, Encodings, Functions, Loading, Serializer, T
 from ..sql.query import run_query, table_names
 from ..transactions.staging_core import StagingCore, begin
 from ..transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
 from ..unpicklable import unpicklable
 from ..verbs import Verbs
-from ..working.options import worker_options
+from ..working.options import WorkerSettings, worker_options
 from .barrier_client import AsyncBarrierClient
 from .batch_client import AsyncBatchClient
 from .consumer_client import AsyncConsumerClient
@@ -166,12 +166,29 @@ class AsyncClient(AsyncConsumerClient, AsyncQueueClient, AsyncRangeClient, Async
         )
         return self._open.add(AsyncProducer(self._driver, core, dump))
 
+    @overload
+    @opens
+    async def worker(
+        self, topic: str, *, group: str, value: None = None, **options: Unpack[WorkerSettings]
+    ) -> AsyncWorker: ...
+    @overload
+    @opens
+    async def worker(
+        self, topic: str, *, group: str, value: Encodings, **options: Unpack[WorkerSettings]
+    ) -> AsyncWorker[Any]: ...
+    @overload
+    @opens
+    async def worker(
+        self, topic: str, *, group: str, value: Functions[T], **options: Unpack[WorkerSettings]
+    ) -> AsyncWorker[T]: ...
+
     @opens
     async def worker(
         self,
         topic: str,
         *,
         group: str,
+        value: Serializer | None = None,
         lease: Duration | None = None,
         prefetch: int = 1,
         lease_records: int = 1,
@@ -180,12 +197,14 @@ class AsyncClient(AsyncConsumerClient, AsyncQueueClient, AsyncRangeClient, Async
         max_bytes: Size = "1MB",
         max_processing: Duration = 300.0,
         at_most_once: bool = False,
-    ) -> AsyncWorker:
+    ) -> AsyncWorker[Any]:
         """A worker of one topic, which leases records of a queue group and settles them.
 
         Args:
             topic: name of the topic.
             group: the queue group; created by the first worker, with default settings (see `set_queue`).
+            value: how bytes become values, as of `producer`. A null stays None. A task whose value cannot be read is
+                dead-lettered with the reason, and none is returned of it.
             lease: the visibility timeout: other workers get the task after it; None: the group's. The worker extends
                 leases while the application works on their tasks.
             prefetch: how many leases are asked for ahead, while the application works on what it has. 0: none.
@@ -196,15 +215,16 @@ class AsyncClient(AsyncConsumerClient, AsyncQueueClient, AsyncRangeClient, Async
             max_processing: after so long without a call the application counts as hung, and its leases run out.
             at_most_once: tasks count as done when the broker gives them, without a lease: what this worker loses is
                 lost. Acking them changes nothing, they cannot be settled otherwise, and none are prefetched, so `lease`
-                and `prefetch` are not given with it.
+                and `prefetch` are not given with it. A value that cannot be read raises CannotDeserialize once.
         """
         self._driver.check_open()
         options = worker_options(
             group=group, lease=lease, prefetch=prefetch, lease_records=lease_records, start=start, name=name,
             max_bytes=max_bytes, max_processing=max_processing, at_most_once=at_most_once,
         )  # fmt: skip
+        load = None if value is None else Loading(value)
         found = await self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
-        return self._open.add(AsyncWorker(self._driver, found, options))
+        return self._open.add(AsyncWorker[Any](self._driver, found, options, load))
 
     async def read(
         self, topic: str, partition: int, offset: int, *, max_records: int = 500, wait: Duration = 0.0

@@ -23,6 +23,7 @@ from ..consuming.telling import Untold
 from ..ranges.known_topics import KnownTopics
 from ..ranges.range import RangeCore, core_of
 from ..working.core import WorkerCore
+from ..working.loading import loaded as loaded_values
 from .driver import AsyncDriver
 
 T = TypeVar("T")
@@ -97,6 +98,18 @@ async def each_batch(driver: AsyncDriver, core: Reader, convert: Convert, patien
         yield found if core.load is None else loaded(core, found, found.left)
 
 
+async def fetched_tasks(
+    driver: AsyncDriver, core: WorkerCore, begun: Steps[list[Any]], again: Callable[[], Steps[list[Any]]]
+) -> list[Any]:
+    """The tasks of a call, and of others while none of them can be read."""
+    tasks = await driver.run(begun)
+    while tasks:
+        if found := loaded_values(core, tasks):
+            return found
+        tasks = await driver.run(again())
+    return []
+
+
 async def each_task(driver: AsyncDriver, core: WorkerCore) -> AsyncIterator[Any]:
     """Every task, waiting for those to come."""
     while True:
@@ -108,7 +121,8 @@ async def each_task(driver: AsyncDriver, core: WorkerCore) -> AsyncIterator[Any]
             core.connection.check_ours()
             return
         if task is not None and not task.lost and not core.closed:
-            yield task
+            for each in loaded_values(core, [task]):
+                yield each
 
 
 async def each_batch_of_range(driver: AsyncDriver, core: RangeCore) -> AsyncIterator[Batch]:

@@ -5,6 +5,9 @@ Contract: as there, awaited; everything happens on the loop that connected.
 
 from __future__ import annotations
 
+from typing import Generic
+
+from ...storage.record import V
 from ...transport.queue_messages import Verb
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration
@@ -14,8 +17,9 @@ from ..working.record import TaskRecord
 
 @checks
 @unpicklable("its `id` or its `value`: only its worker settles it")
-class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
-    """One record to process: `value`, `key`, `headers`, `offset` and `timestamp` as of a `Record`.
+class AsyncTask(TaskRecord[V], Generic[V], frozen=True, eq=False, gc=False):
+    """One record to process: `value`, `key`, `headers`, `offset` and `timestamp` as of a `Record`. A worker with a
+    serializer (`value=`) has made the value of bytes.
 
     `attempt` counts its leases from 1.
     """

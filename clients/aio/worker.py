@@ -6,29 +6,34 @@ Contract: as there, awaited; everything happens on the loop that connected.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
+from typing import Any, Generic, Self
 
+from ...storage.record import V
 from ...transport.messages import Topic
 from ...transport.queue_messages import Verb
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration, seconds
+from ..serializing import Loading
 from ..unpicklable import unpicklable
 from ..working.core import WorkerCore
+from ..working.loading import loaded
 from ..working.options import WorkerOptions
 from .driver import AsyncDriver
 from .futures import AsyncSettleFuture
-from .iterating import each_task
+from .iterating import each_task, fetched_tasks
 from .task import AsyncTask
 
 
 @checks
 @unpicklable("the URL, the topic and the group, and make a worker where it is needed")
-class AsyncWorker:
+class AsyncWorker(Generic[V]):
     """Works off one topic's records. Iterating waits for ever; leaving its `async with` block releases the rest."""
 
-    def __init__(self, driver: AsyncDriver, topic: Topic, options: WorkerOptions) -> None:
+    def __init__(self, driver: AsyncDriver, topic: Topic, options: WorkerOptions, load: Loading | None = None) -> None:
         """Made by `AsyncClient.worker`."""
         self._driver = driver
-        self._core = WorkerCore(driver, topic, options, task=AsyncTask, future=AsyncSettleFuture)
+        self._core = WorkerCore(driver, topic, options, task=AsyncTask, future=AsyncSettleFuture, load=load)
 
     @property
     def topic(self) -> str:
@@ -52,12 +57,12 @@ class AsyncWorker:
 
     # -- fetching ---------------------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[AsyncTask]:
+    def __aiter__(self) -> AsyncIterator[AsyncTask[V]]:
         """Every task; waits for new ones; ends when another task closes the worker."""
         self._core.check_open()
         return each_task(self._driver, self._core)
 
-    async def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[AsyncTask]:
+    async def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[AsyncTask[V]]:
         """At most `max_records` tasks: available ones at once, else the first that come within `wait` seconds.
 
         Returns: [] when there are none in time.
@@ -65,11 +70,15 @@ class AsyncWorker:
         Raises: what the broker says when it gives no leases, like InvalidRequest for a lease over the group's maximum.
         """
         core = self._core
-        return await self._driver.run(core.fetch(max_records, core.connection.clock() + seconds(wait, "wait")))
+        deadline = core.connection.clock() + seconds(wait, "wait")
+        if core.load is None:
+            return await self._driver.run(core.fetch(max_records, deadline))
+        fetch = partial(core.fetch, max_records, deadline)
+        return await fetched_tasks(self._driver, core, fetch(), fetch)
 
     async def ack_and_fetch(
-        self, tasks: Sequence[AsyncTask], max_records: int = 100, wait: Duration = 1.0
-    ) -> list[AsyncTask]:
+        self, tasks: Sequence[AsyncTask[Any]], max_records: int = 100, wait: Duration = 1.0
+    ) -> list[AsyncTask[V]]:
         """Ack `tasks` with the request that asks for the next ones.
 
         Args:
@@ -82,7 +91,10 @@ class AsyncWorker:
         """
         core = self._core
         deadline = core.connection.clock() + seconds(wait, "wait")
-        return await self._driver.run(core.ack_and_fetch(tasks, max_records, deadline))
+        begun = core.ack_and_fetch(tasks, max_records, deadline)
+        if core.load is None:
+            return await self._driver.run(begun)
+        return await fetched_tasks(self._driver, core, begun, partial(core.fetch, max_records, deadline))
 
     async def claim(
         self,
@@ -94,7 +106,7 @@ class AsyncWorker:
         attempt: int | None = None,
         force: bool = False,
         max_records: int = 100,
-    ) -> list[AsyncTask]:
+    ) -> list[AsyncTask[V]]:
         """Take tasks that other workers hold, as `AsyncClient.claim` does; this worker extends their leases.
 
         `worker.claim(holder=worker.name, attempt=0)` reads the tasks again that a worker of this name holds, as after a
@@ -104,34 +116,34 @@ class AsyncWorker:
             ids: these tasks; None: the leased ones from `begin` on.
             holder, idle, begin, attempt, force, max_records: as of `AsyncClient.claim`.
         """
-        return await self._driver.run(
-            self._core.claim(
-                ids, holder=holder, idle=idle, begin=begin, attempt=attempt, force=force, max_records=max_records
-            )
+        core = self._core
+        claimed = core.claim(
+            ids, holder=holder, idle=idle, begin=begin, attempt=attempt, force=force, max_records=max_records
         )
+        return loaded(core, await self._driver.run(claimed))
 
     # -- settling ---------------------------------------------------------------------------------------
 
-    async def ack(self, tasks: Sequence[AsyncTask]) -> None:
+    async def ack(self, tasks: Sequence[AsyncTask[Any]]) -> None:
         """Ack `tasks` and wait for the commit. Raises LeaseLost if another worker has one; the others are acked."""
         await self._driver.run(self._core.settle_now(tasks, Verb.ACK))
 
-    async def ack_nowait(self, task: AsyncTask, result: bytes | None = None) -> AsyncSettleFuture:
+    async def ack_nowait(self, task: AsyncTask[Any], result: bytes | None = None) -> AsyncSettleFuture:
         """Ack `task` soon, with others; `result` as of `AsyncTask.ack`. Ask the future, or `flush`; closing flushes."""
         return await self._driver.run(self._core.ack_later(task, result))
 
-    async def nack(self, tasks: Sequence[AsyncTask], *, delay: Duration | None = None, reason: str = "") -> None:
+    async def nack(self, tasks: Sequence[AsyncTask[Any]], *, delay: Duration | None = None, reason: str = "") -> None:
         """Fail `tasks`: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
         await self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
-    async def reject(self, tasks: Sequence[AsyncTask], reason: str = "") -> None:
+    async def reject(self, tasks: Sequence[AsyncTask[Any]], reason: str = "") -> None:
         """Fail `tasks` for good: dead-letter them now, with `reason`."""
         await self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
-    async def release(self, tasks: Sequence[AsyncTask]) -> None:
+    async def release(self, tasks: Sequence[AsyncTask[Any]]) -> None:
         """Release `tasks` untried: another worker may have them at once, and this attempt does not count."""
         await self._driver.run(self._core.settle_now(tasks, Verb.RELEASE))
 
@@ -151,7 +163,7 @@ class AsyncWorker:
         closed = ", closed" if self.closed else ""
         return f"<{type(self).__name__} {self.name} of topic {self.topic}, group {self.group}{closed}>"
 
-    async def __aenter__(self) -> AsyncWorker:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

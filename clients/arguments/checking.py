@@ -24,6 +24,8 @@ from operator import or_
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from ...storage.arguments import INT_MAX, one_of
 from ...transport.names import RULE, is_name, shown
 from ..errors import InvalidArgument
@@ -175,6 +177,8 @@ def _check_of(hint: Any, beside: str = "") -> Callable[[str, Any], object]:
         return _mapping(*map(_check_of, inner))
     if origin is tuple:
         return _row(list(map(_check_of, inner)))
+    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
+        hint = origin  # one of its kinds, as Task[int]: which one does not show in a value
     if isinstance(hint, type) and hint is not Any and not getattr(hint, "_is_protocol", False):
         return Check(f"{'an' if hint.__name__[0] in 'AEIO' else 'a'} {hint.__name__}", (hint,), _unchecked)
     return _unchecked

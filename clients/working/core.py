@@ -38,6 +38,7 @@ from .settling import Settling
 
 if TYPE_CHECKING:
     from ..connection.shell import Shell
+    from ..serializing import Loading
 
 log = logging.getLogger("penstock.clients.workers")
 
@@ -63,10 +64,12 @@ class WorkerCore:
         *,
         task: type[TaskRecord],
         future: type[SettleFuture],
+        load: Loading | None = None,
     ) -> None:
         self.connection = connection = shell.connection
         self.topic = topic
         self.options = options
+        self.load = load
         self.run = shell.run
         self.do = shell.do
         self.closed = False
@@ -178,6 +181,10 @@ class WorkerCore:
         self.touched = self.connection.clock()
 
     # -- settling -----------------------------------------------------------------------------------------
+
+    def bury(self, task: TaskRecord, reason: str) -> None:
+        """Dead-letter a task that the application does not get; the broker refuses that of a lost lease."""
+        self.leasing.settle_unheard(task._lease, Verb.REJECT, checked_reason(reason), [task.offset])
 
     def settle_now(
         self,

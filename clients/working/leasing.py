@@ -358,11 +358,11 @@ class Leasing:
             self._failure = error
         elif isinstance(error, InvalidBatch):
             self._buried = True
-            self._settle_unheard(lease, Verb.REJECT, f"it cannot be read: {error.message}", offsets)
+            self.settle_unheard(lease, Verb.REJECT, f"it cannot be read: {error.message}", offsets)
         else:
             self._failure = error
             self._wait_a_while()
-            self._settle_unheard(lease, Verb.RELEASE, "", offsets)
+            self.settle_unheard(lease, Verb.RELEASE, "", offsets)
 
     def _dry(self, question: LeaseQuestion) -> None:
         """Handle an empty answer: let the next request stand as credit, unless the application is away."""
@@ -391,10 +391,10 @@ class Leasing:
         """Release the unsettled tasks of a lease; the attempt does not count."""
         self._ready = deque(each for each in self._ready if each[0] is not lease)
         if lease.open and not lease.lost:
-            self._settle_unheard(lease, Verb.RELEASE, "", sorted(lease.open))
+            self.settle_unheard(lease, Verb.RELEASE, "", sorted(lease.open))
         self.core.held.pop(lease.place, None)  # last: a close that is interrupted can be repeated
 
-    def _settle_unheard(self, lease: Held, verb: Verb, reason: str, offsets: list[int]) -> None:
+    def settle_unheard(self, lease: Held, verb: Verb, reason: str, offsets: list[int]) -> None:
         """Settle tasks that the application never had; it is not told when that fails."""
         future = SettleFuture(self.core)
         future.ignore()

@@ -6,6 +6,7 @@ Contract: impossible combinations raise InvalidArgument before anything is sent.
 from __future__ import annotations
 
 import reprlib
+from typing import TypedDict
 
 import msgspec
 
@@ -36,6 +37,19 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int
     max_processing_s: float
     at_most_once: bool = False
+
+
+class WorkerSettings(TypedDict, total=False):
+    """What `client.worker` takes beside topic, group and serializer; all are optional."""
+
+    lease: Duration | None
+    prefetch: int
+    lease_records: int
+    start: Start
+    name: str | None
+    max_bytes: Size
+    max_processing: Duration
+    at_most_once: bool
 
 
 def worker_options(

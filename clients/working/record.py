@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Generic
 
 import msgspec
 
-from ...storage.batch import Value
 from ...storage.header_list import HeaderPair, pairs_of
+from ...storage.record import V
 from ..queues.task_ids import task_id
 from .leases import Held
 
 
-class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):
+class TaskRecord(msgspec.Struct, Generic[V], frozen=True, eq=False, gc=False):
     """The data of every task; the verbs are added by the class of its worker's kind."""
 
-    value: Value
+    value: V
     key: bytes | None
     headers: Mapping[str, bytes]
     offset: int

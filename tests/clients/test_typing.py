@@ -40,6 +40,12 @@ def threads(client: penstock.Client) -> None:
         reveal_type(record.value)  # is int
     client.consumer("t", value=dumps)  # wrong
     client.consumer("t", groop="g")  # wrong
+    reveal_type(client.worker("t", group="g"))  # is Worker[bytes | Any]
+    reveal_type(client.worker("t", group="g", value="json").fetch()[0].value)  # is Any
+    for task in client.worker("t", group="g", value=(dumps, loads), lease="5m"):
+        reveal_type(task.value)  # is int
+        task.ack()
+    client.worker("t", group="g", value="yaml")  # wrong
     with client.transaction() as transaction:
         reveal_type(transaction.producer("t", value=(dumps, loads)))  # is Producer[int]
 
@@ -47,6 +53,8 @@ async def loop(client: aio.AsyncClient) -> None:
     reveal_type(await client.consumer("t"))  # is AsyncConsumer[bytes | Any]
     async with client.consumer("t", value=(dumps, loads)) as consumer:
         reveal_type((await consumer.fetch())[0].value)  # is int
+    async with client.worker("t", group="g", value=(dumps, loads)) as worker:
+        reveal_type((await worker.fetch())[0].value)  # is int
     async with client.consumer(["t"]) as several:
         reveal_type(several)  # is AsyncTopicsConsumer[bytes | Any]
     async with client.producer("t", value=(dumps, loads)) as producer:
