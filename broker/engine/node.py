@@ -219,10 +219,10 @@ class Node:
         self._counts["failures"] += 1
         self._port.reply(peer, failure(getattr(message, "request", 0), error))
 
-    def refuse(self, peer: Peer, message: Request) -> None:
-        """Answer a request with where the leader is: this node serves no clients now."""
+    def refuse(self, peer: Peer, message: Request, error: Error | None = None) -> None:
+        """Answer a request with an error, or with where the leader is: this node serves no clients now."""
         self._counts["requests"] += 1
-        self._fail(peer, message, self.not_leading())
+        self._fail(peer, message, error or self.not_leading())
 
     @property
     def leads(self) -> bool:

@@ -25,6 +25,8 @@ from .reach import Reach
 from .sending import pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...storage.log import LogWriter
     from ...transport.messages import Request
     from ..engine.ports import Now, Payload, Peer
@@ -55,8 +57,13 @@ class PeerSending:
 class ShardMember:
     """See the module."""
 
-    def __init__(self, replica: Replica, links: PeerLinks, standing: ShownRole, now: Now) -> None:
+    def __init__(
+        self, replica: Replica, links: PeerLinks, standing: ShownRole, now: Now, room: Callable[[], int] = lambda: -1
+    ) -> None:
+        """`room`: free bytes of the disk."""
         self.replica = replica
+        self._room = room
+        replica.room.own = room()
         self._links = links
         self._standing = standing
         self._ticks = Ticks(now.monotonic_s)
@@ -97,6 +104,7 @@ class ShardMember:
                 for line in self._reach.look(links.reachable(), now.monotonic_s):
                     say(line)
                 self._say_missing()
+                replica.room.own = self._room()
         replica.turn(now)
         links.flush(now.monotonic_s)
         self._standing.look()
@@ -127,7 +135,7 @@ class ShardMember:
     def tick(self, now: Now) -> float:
         """Do what is due. Returns the seconds until the next turn is needed."""
         wait = self._node.tick(now)
-        if self._links.readable or self.replica.is_preparing:
+        if self._links.readable or self.replica.preparing:
             return 0.0
         if self.replica.held_back:
             wait = max(wait, HELD_S)

@@ -147,7 +147,12 @@ def _begin(
     sending.links, sending.replica = links, replica
     standing = ShownRole(replica.node, replica.core, links, port, tuple(config.advertise), tell)
     replica.node.clustering.view = MemberView(replica, links, standing, data)
-    return ShardMember(replica, links, standing, now)
+    return ShardMember(replica, links, standing, now, lambda: _free_bytes(data))
+
+
+def _free_bytes(data: str) -> int:
+    disk = os.statvfs(data)
+    return disk.f_bavail * disk.f_frsize
 
 
 def _begin_recovering(

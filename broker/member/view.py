@@ -68,7 +68,8 @@ class MemberView:
             state = _STATES[peer.pace] if node in reachable and peer.active else "unreachable"
         elif node not in reachable:
             state = "unreachable"
-        return ClusterMember(node, role, state, lag, UNKNOWN, 0, self._links.advertised.get(node, []))
+        room = self._replica.room.of(node) if leader == status.node else UNKNOWN
+        return ClusterMember(node, role, state, lag, room, 0, self._links.advertised.get(node, []))
 
     def transfer(self, request: int, node: int) -> TransferBegun:
         """Begin to hand the lead over; 0: to the follower that has the most. Raises InvalidRequest, NotLeader."""

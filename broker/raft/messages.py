@@ -131,6 +131,7 @@ class Message(msgspec.Struct, array_like=True):
     STORED           index and log_term of the last entry of a write, and its snapshot
     APPLIED          entries that are applied
     SHIP, PIECE      context: a message of a catch-up
+    HEARTBEAT_ACK    room: free bytes of the sender's disk, of the surroundings alone; -1 where that is unknown
     """
 
     kind: Kind
@@ -147,6 +148,7 @@ class Message(msgspec.Struct, array_like=True):
     force: bool = False
     snapshot: Snapshot | None = None
     context: bytes = b""
+    room: int = -1
 
 
 def total_bytes(entries: list[Entry]) -> int:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...storage.batch import parse
+from ...storage.errors import StorageFull
 from ...transport.messages import AskCluster, Hello, NameRequest, Ping, ReplaceNode, Stats, TransferLead
 from ..raft.messages import EntryKind, Kind
 from ..raft.state import Role
@@ -39,6 +40,8 @@ from .errors import ReplicaBroken
 from .exchange import Exchange
 from .order_checkpoints import OrderCheckpoints
 from .places import LogRow
+from .preparing import Preparing
+from .room import RESERVE_BYTES, DiskRoom
 
 if TYPE_CHECKING:
     from ...storage.log import LogWriter
@@ -65,12 +68,6 @@ CATCH_UP = (Kind.SHIP, Kind.PIECE)
 
 UNCOMMITTED_BYTES = 256 << 20
 """Of entries that are proposed and not applied: beyond it, the leader lets clients wait."""
-
-MADE_AT_ONCE = 8
-"""Logs that a follower makes in one turn: each takes milliseconds, and the leader is to hear of this node meanwhile."""
-
-HELD_MAX = 1000
-"""Appends that wait behind logs that are made; more are dropped, as if lost."""
 
 Bodies = Mapping[tuple[bytes, int, int], bytes]
 """Batches that entries only name, by log id, seq and header checksum."""
@@ -126,13 +123,17 @@ class Replica:
         """Whether requests wait that may not be proposed now: during a transfer, or while too much is uncommitted."""
         self._id = core.status().node
         self._role = (0, 0)
+        self.room = DiskRoom(self._id)
+        self.has_room = True
+        """Whether a majority has room for records, as far as this leader knows."""
+        self._catalogue_id = node.logs[0].log_id
         self._own: set[int] = set()  # entries whose batches the engine appended itself
         self._uncommitted: deque[tuple[int, int]] = deque()  # index and bytes of proposals that are not applied
         self._bodies: dict[tuple[bytes, int, int], bytes] = {}
         self._waiting: deque[Unacknowledged] = deque()
         self._opened_term = 0  # the term of this node in which an entry of its own was applied
         self._dirty: dict[LogWriter, None] = {}
-        self._held: deque[tuple[Message, Bodies]] = deque()  # appends behind logs that are being made
+        self.preparing = Preparing(node)
         files, (data, _, _) = order.log.files, order.log.path.rpartition("/")
         self.exchange = Exchange(self, files, data, send, order.log.options)
 
@@ -143,56 +144,53 @@ class Replica:
         if message.kind in CATCH_UP:
             self.exchange.take(message, bodies or {})
             return
+        if message.kind is Kind.HEARTBEAT_ACK:
+            self.room.heard(message.sender, message.room)
+        elif message.kind is Kind.APPEND and message.entries and self.room.is_full:
+            return  # as if lost: it comes again until there is room
         if message.kind is Kind.SNAPSHOT and self.exchange.takes_offer(message):
             return
-        if message.kind is Kind.APPEND and (self._held or not self._prepares(message, bodies or {})):
-            if len(self._held) < HELD_MAX:
-                self._held.append((message, bodies or {}))
-            return
-        self._take_whole(message, bodies or {})
+        if message.kind is not Kind.APPEND or not self.preparing.holds(message, bodies or {}, self.core.term):
+            self._take_whole(message, bodies or {})
 
     def _take_whole(self, message: Message, bodies: Bodies) -> None:
         self._bodies.update(bodies)
         if message.kind is not Kind.APPEND or all(map(self._has_bodies, message.entries)):
             self.core.step(message)
 
-    def _take_held(self) -> None:
-        """Go on with the first append that waits for logs to be made, and with those behind it."""
-        while self._held and self._prepares(*self._held[0]):
-            self._take_whole(*self._held.popleft())
-
-    def _prepares(self, message: Message, bodies: Bodies) -> bool:
-        """Make a few of the logs that an append names and that are to be made. Returns whether all are there."""
-        if message.term < self.core.term:
-            return True  # the core refuses it
-        for entry in message.entries:
-            for flush, row in batches_of(entry.kind, entry.data):
-                if row.log_id == self._catalogue_id:
-                    body = flush.inlined(row) or bodies.get((row.log_id, row.seq, row.checksum))
-                    if body is not None and not self.node.prepare(parse(body), MADE_AT_ONCE):
-                        return False
-        return True
-
-    @property
-    def is_preparing(self) -> bool:
-        """Whether logs are being made, a few in each turn."""
-        return bool(self._held)
-
     def tick(self) -> None:
         """One tick of time."""
         self.core.tick()
         self.exchange.tick()
+        if self.node.leads:
+            self._look_at_room()
 
     def receive(self, peer: Peer, message: Any, payload: Payload, now: Now, principal: Principal | None = None) -> None:
         """Take a request of a client. Without an office, all but a few are refused with where the leader is."""
         answers = self._answers
         answers.passing = is_answered = isinstance(message, ANYWHERE)
-        if is_answered or self.node.leads:
+        if payload and self.node.leads and not self.has_room:
+            self.node.refuse(peer, message, self._no_room())
+        elif is_answered or self.node.leads:
             self.node.receive(peer, message, payload, now, principal)
         else:
             answers.passing = True
             self.node.refuse(peer, message)
         answers.passing = False
+
+    def _look_at_room(self) -> None:
+        """As leader, see whether records may be taken, and hand over to a voter with room where there is none here."""
+        status = self.core.status()
+        self.has_room = self.room.is_enough(status.configuration.voters)
+        better = self.room.better(status.configuration.voters)
+        if better and status.members[better].match == status.last:  # nothing waits for it to catch up
+            self.core.transfer(better)
+
+    def _no_room(self) -> StorageFull:
+        return StorageFull(
+            f"fewer than a majority of the nodes have {RESERVE_BYTES >> 20} MiB left on their disks: records are taken "
+            "again once there is room (penstock cluster status shows it)"
+        )
 
     def may_lead(self) -> bool:
         """Whether the office may open: this node leads, an entry of its term is applied, and all members have met."""
@@ -204,7 +202,8 @@ class Replica:
     def turn(self, now: Now) -> None:
         """Propose what clients asked for, write and send what Raft wants, apply what is committed."""
         self._check()
-        self._take_held()
+        for message, bodies in self.preparing.take(self.core.term):
+            self._take_whole(message, bodies)
         self._follow_role()
         self._propose_change()
         self._propose(now)
@@ -324,10 +323,6 @@ class Replica:
         for entry, batches in named:
             self._note(entry, batches)
 
-    @property
-    def _catalogue_id(self) -> bytes:
-        return self.node.logs[0].log_id
-
     def _take(self, log_id: bytes, batches: list[bytes]) -> None:
         history = self._history(log_id)
         self._replicated.follow(history.log, batches)
@@ -405,6 +400,8 @@ class Replica:
                     return
                 bodies.append(body)
         self.exchange.sends(message)
+        if message.kind is Kind.HEARTBEAT_ACK:
+            message.room = self.room.own
         self._send(message, bodies)
 
     def _read(self, row: NamedBatch) -> bytes | None:

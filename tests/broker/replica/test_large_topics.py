@@ -146,9 +146,9 @@ def test_what_comes_behind_a_large_topic_waits_for_its_logs_and_is_taken_in_orde
     for sent in appends:
         shard.deliver(shard.network.index(sent))
     replica, logs = member.replica, len(member.files.listdir(f"{DATA}/topics"))
-    assert replica.is_preparing
+    assert replica.preparing
     assert replica.order.last_index() == last
-    while replica.is_preparing:
+    while replica.preparing:
         shard.turn(member)
     shard.turn(member)
     assert replica.order.last_index() == last + 2
@@ -173,5 +173,5 @@ def test_a_leader_of_an_earlier_term_has_no_logs_made():
     (append,) = [sent for sent in shard.network if sent.message.to == member.number and sent.message.entries]
     member.replica.core._state.follow(append.message.term + 1, 0)
     shard.deliver(shard.network.index(append))
-    assert not member.replica.is_preparing
+    assert not member.replica.preparing
     assert len(member.files.listdir(f"{DATA}/topics")) == 1

@@ -1,0 +1,67 @@
+"""Appends that name logs to come wait until these are made, some in each turn.
+
+Idea: making a log takes milliseconds, and a topic may have a thousand. Meanwhile the leader is to hear of this member,
+so appends wait here in order, and everything else is taken at once.
+
+Contract: an append of an earlier term does not wait: the core refuses it. What waits is bounded; more is dropped, as if
+lost. Raises what making a log does. Must not know Raft beyond its messages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ...storage.batch import parse
+from .entries import batches_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..engine.node import Node
+    from ..raft.messages import Message
+
+    Bodies = Mapping[tuple[bytes, int, int], bytes]
+
+MADE_AT_ONCE = 8
+"""Logs that are made in one turn."""
+
+HELD_MAX = 1000
+"""Appends that wait."""
+
+
+class Preparing:
+    """See the module."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._catalogue = node.logs[0].log_id
+        self._held: deque[tuple[Message, Bodies]] = deque()
+
+    def __bool__(self) -> bool:
+        """Whether appends wait."""
+        return bool(self._held)
+
+    def holds(self, message: Message, bodies: Bodies, term: int) -> bool:
+        """Whether an append waits here from now on, or is dropped. `term`: of this member."""
+        if not self._held and self._prepares(message, bodies, term):
+            return False
+        if len(self._held) < HELD_MAX:
+            self._held.append((message, bodies))
+        return True
+
+    def take(self, term: int) -> Iterator[tuple[Message, Bodies]]:
+        """Make more logs. Gives the appends that need not wait any more."""
+        while self._held and self._prepares(*self._held[0], term):
+            yield self._held.popleft()
+
+    def _prepares(self, message: Message, bodies: Bodies, term: int) -> bool:
+        """Make some of the logs that an append names and that are to be made. Returns whether all are there."""
+        for entry in message.entries if message.term >= term else ():
+            for flush, row in batches_of(entry.kind, entry.data):
+                if row.log_id == self._catalogue:
+                    body = flush.inlined(row) or bodies.get((row.log_id, row.seq, row.checksum))
+                    if body is not None and not self._node.prepare(parse(body), MADE_AT_ONCE):
+                        return False
+        return True

@@ -1,0 +1,108 @@
+"""Full disks: records wait for a majority with room, followers that are full vote on, and a full leader hands over."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.broker.replica.room import RESERVE_BYTES, UNKNOWN, DiskRoom
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from support.members import Member, Shard
+
+LITTLE, ENOUGH = RESERVE_BYTES - 1, RESERVE_BYTES
+
+
+def test_a_majority_of_the_voters_has_room_where_it_is_not_known_otherwise():
+    room = DiskRoom(1)
+    assert room.is_enough((1, 2, 3))
+    room.heard(2, LITTLE)
+    assert room.is_enough((1, 2, 3))
+    room.own = LITTLE
+    assert not room.is_enough((1, 2, 3))
+    room.own = ENOUGH
+    assert room.is_enough((1, 2, 3))
+    assert not room.is_enough((1, 2)), "half is no majority"
+    room.own = 0
+    assert not room.has_reserve(1)
+
+
+def test_a_member_is_full_when_half_of_its_reserve_is_gone():
+    room = DiskRoom(1)
+    assert not room.is_full
+    for own, full in ((0, True), (RESERVE_BYTES // 2 - 1, True), (RESERVE_BYTES // 2, False)):
+        room.own = own
+        assert room.is_full == full
+
+
+def test_a_leader_without_room_knows_the_voter_with_the_most():
+    room = DiskRoom(1)
+    room.own = LITTLE
+    assert room.better((1, 2, 3)) == 0, "nothing is known of the others"
+    room.heard(2, ENOUGH)
+    room.heard(3, ENOUGH + 1)
+    room.heard(4, ENOUGH + 2)
+    assert room.better((1, 2, 3)) == 3
+    room.heard(3, LITTLE)
+    assert room.better((1, 2, 3)) == 2
+    room.own = ENOUGH
+    assert room.better((1, 2, 3)) == 0
+    assert room.of(9) == UNKNOWN
+
+
+def scene(seed: int) -> tuple[Shard, bytes, Member, list[Member]]:
+    shard = Shard(seed)
+    topic = shard.topic("t")
+    leader = shard.until(lambda: shard.leader)
+    for member in shard.members.values():
+        member.replica.room.own = 10 * ENOUGH
+    shard.rounds(5)
+    return shard, topic, leader, [each for each in shard.members.values() if each is not leader]
+
+
+def produce(shard: Shard, topic: bytes):
+    return shard.ask(lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"])))
+
+
+def test_records_are_refused_while_fewer_than_a_majority_have_room_and_all_else_goes_on():
+    shard, topic, leader, others = scene(1)
+    spare = shard.topic("spare")
+    assert leader.replica.room.of(others[0].number) == 10 * ENOUGH
+    others[0].replica.room.own = LITTLE
+    shard.rounds(5)
+    assert isinstance(produce(shard, topic), m.Produced)
+    others[1].replica.room.own = LITTLE
+    shard.rounds(5)
+    answer = produce(shard, topic)
+    assert (answer.code, answer.retry) == ("storage_full", True)
+    assert "64 MiB" in answer.message
+    deleted = shard.ask(lambda number: m.DeleteTopic(number, spare))
+    assert isinstance(deleted, m.Done), "what has no records may use the reserve, and makes room"
+    others[0].replica.room.own = ENOUGH
+    shard.rounds(5)
+    assert isinstance(produce(shard, topic), m.Produced)
+
+
+def test_a_follower_that_is_full_takes_no_entries_and_the_shard_goes_on():
+    shard, topic, leader, (full, other) = scene(2)
+    full.replica.room.own = 0
+    last, starts = full.replica.order.last_index(), full.starts
+    assert isinstance(produce(shard, topic), m.Produced)
+    shard.rounds(10)
+    assert (full.replica.order.last_index(), full.starts) == (last, starts), "it does not close over it"
+    other.crash(power=True)
+    shard.begin(other)
+    full.replica.room.own = ENOUGH
+    shard.until(lambda: full.replica.places.entry == shard.leader.replica.places.entry)
+    assert leader.number
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_leader_that_is_full_hands_over_to_a_voter_with_room_or_stays(others):
+    shard, topic, leader, (one, other) = scene(3)
+    one.replica.room.own = 20 * ENOUGH if others else LITTLE
+    other.replica.room.own = 10 * ENOUGH if others else LITTLE
+    shard.rounds(5)
+    leader.replica.room.own = LITTLE
+    shard.rounds(20)
+    assert shard.leader is (one if others else leader)
+    if others:
+        assert isinstance(produce(shard, topic), m.Produced)
