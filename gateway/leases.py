@@ -11,7 +11,7 @@ the others are recalled. Unreadable records are dead-lettered, or released where
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -85,21 +85,26 @@ class Taken(NamedTuple):
     payload: bytes
 
 
-async def take(link: BrokerLink, wanted: Sequence[LeaseTerms], wait_s: float) -> list[Taken | None]:
+async def take(
+    link: BrokerLink, wanted: Sequence[LeaseTerms], wait_s: float, check: Callable[[], object]
+) -> list[Taken | None]:
     """Lease records of each place, or wait for some of any, `wait_s` at most. None stands for places without any.
 
+    `check` raises when the caller may not lease any more: rights end while it waits. What came then is put back.
     Raises UnknownTopic, UnknownGroup, TimedOut ...
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_s
     while True:
         left_s = max(until - loop.time(), 0.0)
-        found = await _take(link, wanted, min(left_s, WAIT_S))
+        found = await _take(link, wanted, min(left_s, WAIT_S), check)
         if any(found) or loop.time() >= until:
             return found
 
 
-async def _take(link: BrokerLink, wanted: Sequence[LeaseTerms], wait_s: float) -> list[Taken | None]:
+async def _take(
+    link: BrokerLink, wanted: Sequence[LeaseTerms], wait_s: float, check: Callable[[], object]
+) -> list[Taken | None]:
     asked = [_asked(link, each, wait_s) for each in wanted]
     try:
         answers = await _answers(link, wanted, asked, wait_s)
@@ -108,7 +113,8 @@ async def _take(link: BrokerLink, wanted: Sequence[LeaseTerms], wait_s: float) -
         raise
     try:
         leased = [(expect(answer, Leased), payload) for answer, payload in answers]
-    except Error:
+        check()
+    except Exception:
         for each, (answer, _) in zip(wanted, answers, strict=True):
             _put_back(link, each, answer)
         raise

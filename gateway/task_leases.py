@@ -9,6 +9,7 @@ Contract: what was leased for a caller that left meanwhile is released. Raises L
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..broker.errors import LeaseLost
@@ -62,13 +63,24 @@ class SettleTerms(NamedTuple):
 
 
 async def lease(
-    link: BrokerLink, topic: str, group: str, worker: str, *, most: int, lease_s: float | None, wait_s: float
+    link: BrokerLink,
+    topic: str,
+    group: str,
+    worker: str,
+    *,
+    most: int,
+    lease_s: float | None,
+    wait_s: float,
+    check: Callable[[], object],
 ) -> list[LeasedRecord]:
-    """Lease records of one partition, and wait for some; [] when none came. A new group begins at the first record."""
+    """Lease records of one partition, and wait for some; [] when none came. A new group begins at the first record.
+
+    For `check` see `take`.
+    """
     found = (await link.driver.run(link.verbs.topics([topic])))[0]
     lease_ms = 0 if lease_s is None else lease_milliseconds(lease_s)
     wanted = LeaseTerms(TopicPlace(found, ANY), group, worker, most, LEASED_BYTES_MAX, lease_ms, FROM_THE_FIRST)
-    (taken,) = await take(link, [wanted], wait_s)
+    (taken,) = await take(link, [wanted], wait_s, check)
     return [] if taken is None else await _records(link, taken)
 
 

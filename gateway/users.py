@@ -8,8 +8,8 @@ passwords does not keep others from logging in, and one that was wrong too often
 Tokens (tokens.py) are random, so they are checked by a plain hash.
 
 Contract: a running gateway notices a new file with the next check, and what it grants with the next request. One that
-cannot be used is logged, and the users of before stay. Users may do everything, unless grants are `enforced`. No
-password is kept. Memory: one short hash per user, and one per token.
+cannot be used is logged, and the users of before stay. Users may do everything, unless grants are `enforced`; one that
+is deleted, nothing more. No password is kept. Memory: one short hash per user, and one per token.
 """
 
 from __future__ import annotations
@@ -88,10 +88,8 @@ class Users:
     def current(self, principal: Principal) -> Principal:
         """A principal that has authenticated, with its grants of now.
 
-        A deleted user, or one whose token is gone or has expired, has none, if they are enforced.
+        A deleted user, or one whose token is gone or has expired, has none.
         """
-        if not self._enforced:
-            return principal
         if time.monotonic() >= self._looked_s + LOOK_S:
             self._refresh()
         id_ = principal.proof.partition(TOKEN)[2]
@@ -110,7 +108,7 @@ class Users:
         found = self._principals.get(proof)
         if found is None:
             found = self._access.principal(name, proof, token)
-            if not self._enforced:
+            if not self._enforced and name in self._access.names:
                 found = Principal(name, EVERYTHING, proof, found.quota, found.scope)
             self._principals[proof] = found
         return found

@@ -147,7 +147,7 @@ async def _topic(call: HttpCall, consumer: str | None = None) -> messages.Topic:
 async def consume(call: HttpCall) -> Reply | StoredMessages:
     topic = await _topic(call, call.path["consumer"])
     starts = await positions(call.link, topic, call.path["consumer"])
-    return await _read(call, topic, starts, call.asked.timeout_ms, call.asked.max_messages)
+    return await _read(call, topic, starts, call.asked.timeout_ms, call.asked.max_messages, call.path["consumer"])
 
 
 async def browse(call: HttpCall) -> Reply | StoredMessages:
@@ -157,7 +157,12 @@ async def browse(call: HttpCall) -> Reply | StoredMessages:
 
 
 async def _read(
-    call: HttpCall, topic: messages.Topic, starts: dict[int, int], timeout_ms: int, most: int
+    call: HttpCall,
+    topic: messages.Topic,
+    starts: dict[int, int],
+    timeout_ms: int,
+    most: int,
+    consumer: str | None = None,
 ) -> Reply | StoredMessages:
     """Messages from `starts` on; when there are none, those that come within the time."""
     loop = asyncio.get_running_loop()
@@ -171,7 +176,7 @@ async def _read(
         if found or left <= 0 or call.ends:
             return reply_of(call, topic, found, following)
         await call.wait(news(call.link, [TopicPlace(topic, 0)], left))
-        topic = await _topic(call)
+        topic = await _topic(call, consumer)  # it may have lost the right meanwhile
 
 
 OPERATIONS = [

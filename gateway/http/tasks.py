@@ -75,7 +75,7 @@ async def lease_tasks(call: HttpCall) -> LeasedTasks:
     found = await call.wait(
         lease(
             call.link, wanted.queue, wanted.group, wanted.worker, most=wanted.max_tasks, lease_s=wanted.lease_s,
-            wait_s=wanted.timeout_ms / 1000,
+            wait_s=wanted.timeout_ms / 1000, check=lambda: call.may_work(wanted.queue, wanted.group),
         )
     )  # fmt: skip
     return LeasedTasks([_leased(wanted.queue, each) for each in found or ()])
@@ -103,6 +103,7 @@ async def get_task(call: HttpCall) -> TaskStatus:
             found = await call.wait(client.wait_task(id_, call.asked.group, call.asked.timeout_ms / 1000))
         except TimedOut:
             found = None
+        _id(call, call.asked.group, "read")  # it may have lost the right meanwhile
         if found is not None:
             return task_status(found)
     return task_status(await client.task(id_, call.asked.group))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
@@ -195,10 +196,14 @@ async def _read(session: RespSession, name: bytes, consumer: str, options: ReadO
     wait_s = 0.0 if waits_s is None else waits_s or float("inf")
 
     async def take_from(places: list[TopicPlace]) -> list[Taken | None]:
-        for place in places:
-            may(session, "read", place.topic.name, group)
+        def check() -> None:
+            for place in places:
+                _may_work(session, place, group)
+
+        check()
         most = REPLY_BYTES // len(places)
-        return await take(link, [_terms(place, group, consumer, count, most, options) for place in places], wait_s)
+        wanted = [_terms(place, group, consumer, count, most, options) for place in places]
+        return await take(link, wanted, wait_s, check)
 
     session.blocks(wait_s > 0.0)
     try:
@@ -228,7 +233,7 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
         try:
             terms = _terms(place, group, consumer, most, REPLY_BYTES, options)
             if behind is None:
-                (taken,) = await take(link, [terms], 0.0)
+                (taken,) = await take(link, [terms], 0.0, partial(_may_work, session, place, group))
                 entries = [] if taken is None else await _entries(link, taken)
             else:
                 offset = await offset_at(link, place, *behind)
@@ -242,6 +247,11 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
     if not found:
         return NULL_ARRAY
     return dict(found) if session.version >= 3 else found
+
+
+def _may_work(session: RespSession, place: TopicPlace, group: str) -> None:
+    may(session, "read", place.topic.name)
+    may(session, "read", place.topic.name, group)
 
 
 async def _readable(session: RespSession, key: bytes, name: bytes) -> TopicPlace:

@@ -1,0 +1,222 @@
+"""All doors of one broker at once under hostile traffic: floods of connections, halves of requests and handshakes,
+noise, clients that ask for much and read nothing. Others are served meanwhile, and afterwards every process has the
+descriptors of before and little more memory.
+
+The short test has a few rounds. `make soak` goes on for an hour, or for PENSTOCK_SOAK_S seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import penstock
+import pytest
+from penstock.broker import ServeConfig
+from penstock.gateway.config import GatewayConfig
+from penstock.storage.encoding import encode
+from penstock.transport import codec
+from penstock.transport import messages as m
+from penstock.transport.framing import framed
+from support.processes import Serving, until
+from support.raw_client import RawClient
+
+from .conftest import NEEDS
+
+PEERS = 24
+"""Connections of each door in a round."""
+
+GROWTH = 96 << 20
+"""Of one process, over all rounds: pools of the interpreter, of libzmq and of malloc."""
+
+SERVED_S = 10.0
+"""What another client waits at most, on a busy machine."""
+
+WARM = 3
+"""Rounds before descriptors and memory are noted."""
+
+LARGE = 1 << 20
+
+ZMTP = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00"
+READY = b"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+
+
+def zmtp(frames: list[bytes]) -> bytes:
+    """A message as ZeroMQ frames it."""
+    heads = [bytes([2 | (index < len(frames) - 1)]) + len(each).to_bytes(8, "big") for index, each in enumerate(frames)]
+    return b"".join(head + each for head, each in zip(heads, frames, strict=True))
+
+
+def greedy(topic: bytes) -> dict[str, bytes]:
+    """By door: many requests for a large answer."""
+    asked = [list(codec.frames(m.Fetch(number, topic, 0, 0, -1, LARGE * 4, 0))) for number in range(20)]
+    greeting = ZMTP + b"NULL" + bytes(48) + READY
+    http = b"GET /api/v1/queues/large/messages?max_messages=1 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    return {
+        "unix": b"".join(bytes(piece) for frames in asked for piece in framed(frames)),
+        "tcp": greeting + b"".join(zmtp([bytes(frame) for frame in frames]) for frames in asked),
+        "resp": b"XRANGE large - +\r\n" * 20,
+        "http": http * 20,
+    }
+
+
+HALVES = (
+    b"",
+    b"\xff",
+    ZMTP[:7],
+    ZMTP + b"NULL" + bytes(48),
+    ZMTP + b"CURVE" + bytes(47),
+    b"GET / HTTP/1.1\r\nhost: a",
+    b"POST /api/v1/queues/t/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\nx",
+    b"POST /api/v1/queues/t/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\nx",
+    b"*1000000\r\n$1\r\nx\r\n",
+    b"*3\r\n$4\r\nXADD\r\n$100000000\r\nx",
+    b"*1\r\n$4\r\nPING\r\n" * 100,
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"\xff\xff\xff\xff" * 16,
+)
+
+
+class Doors:
+    """A broker with all of its doors, and clients of each that behave."""
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        self._stack = ExitStack()
+        gateway = GatewayConfig(url="", resp=("tcp://127.0.0.1:0",), http=("tcp://127.0.0.1:0",)).to_json()
+        listen = (f"unix://{folder}/s", "tcp://127.0.0.1:0")
+        config = ServeConfig(data=str(data), listen=listen, gateway=gateway, board_rows=64)
+        self.serving = self._stack.enter_context(Serving(config))
+        ready = self.serving.ready
+        self.urls = {"unix": ready["listen"][0], "tcp": ready["listen"][1]}
+        self.urls |= {"resp": ready["resp"][0], "http": ready["http"][0]}
+        self.topic = self._prepare()
+        self.longest_s = 0.0
+
+    def _prepare(self) -> bytes:
+        with RawClient(self.urls["unix"]) as client:
+            topic = client.create_topic("large")
+            client.produce(topic, bytes(encode([bytes(LARGE)])))
+            client.create_topic("t")
+        return topic
+
+    def open(self, door: str) -> socket.socket:
+        scheme, _, place = self.urls[door].partition("://")
+        if scheme == "unix":
+            peer = socket.socket(socket.AF_UNIX)
+            peer.settimeout(30)
+            peer.connect(place)
+            return peer
+        host, _, port = place.rpartition(":")
+        return socket.create_connection((host, int(port)), timeout=30)
+
+    def ask(self) -> None:
+        """As others do, at each door; notes how long the slowest waited."""
+        for door in self.urls:
+            began = time.monotonic()
+            if door in ("unix", "tcp"):
+                with penstock.connect(self.urls[door], timeout=SERVED_S * 3) as client:
+                    client.topics()
+            else:
+                question = b"PING\r\n" if door == "resp" else b"GET /health HTTP/1.0\r\nhost: localhost\r\n\r\n"
+                with self.open(door) as peer:
+                    peer.sendall(question)
+                    assert peer.recv(1000)
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+    def uses(self) -> dict[str, tuple[int, int]]:
+        """Descriptors and memory of each process."""
+        return {role: (descriptors(pid), memory(pid)) for role, pid in self.serving.ready["pids"].items()}
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def memory(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) << 10
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def attack(doors: Doors, chosen: random.Random) -> list[socket.socket]:
+    """One round. Returns connections that stay open."""
+    asked = greedy(doors.topic)
+    peers: list[socket.socket] = []
+    for door in doors.urls:
+        for number in range(PEERS):
+            noise = (*HALVES, chosen.randbytes(200), asked[door], asked[door])
+            peer = doors.open(door)
+            peers.append(peer)
+            peer.settimeout(1.0)
+            with suppress(OSError):  # cut off, or not heard
+                peer.sendall(noise[number % len(noise)])
+    chosen.shuffle(peers)
+    return peers
+
+
+@pytest.fixture
+def doors(folder: Path, tmp_path: Path) -> Iterator[Doors]:
+    for name in ("hiredis", "uvloop", "uvicorn", "starlette"):
+        pytest.importorskip(name, reason=NEEDS)
+    made = Doors(folder, tmp_path / "data")
+    yield made
+    made.close()
+
+
+def survive(doors: Doors, chosen: random.Random, rounds: int, seconds: float) -> None:
+    pids, begun = dict(doors.serving.ready["pids"]), time.monotonic()
+    staying: list[socket.socket] = []
+    number, before = 0, {}
+    while number < rounds or time.monotonic() - begun < seconds:
+        if number == WARM:
+            while staying:
+                staying.pop().close()
+            assert until(lambda: steady(doors), doors.serving)
+            before = doors.uses()
+        found = attack(doors, chosen)
+        doors.ask()
+        for peer in staying:
+            peer.close()
+        staying, leaving = found[::3], [peer for index, peer in enumerate(found) if index % 3]
+        for peer in leaving:
+            peer.close()
+        number += 1
+    for peer in staying:
+        peer.close()
+    doors.ask()
+    checked: dict[str, Any] = {}
+
+    def is_as_before() -> bool:
+        checked.update(doors.uses())
+        return all(checked[role][0] <= before[role][0] for role in before)
+
+    assert until(is_as_before, doors.serving, 150), (before, checked)
+    print(f"{number} rounds; others waited {doors.longest_s:.2f} s at most; before {before}, after {checked}")
+    assert all(checked[role][1] - before[role][1] < GROWTH for role in before), (before, checked)
+    assert doors.serving.ready["pids"] == pids, "no process was started anew"
+    assert doors.longest_s < SERVED_S
+
+
+def steady(doors: Doors) -> bool:
+    """Connections that were left are closed by the other side, too."""
+    used = [each[0] for each in doors.uses().values()]
+    doors.ask()
+    return used == [each[0] for each in doors.uses().values()]
+
+
+def test_hostile_traffic_at_all_doors_leaves_nothing_behind(doors: Doors, seed: int):
+    survive(doors, random.Random(seed), WARM + 2, 0.0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(5400)
+def test_an_hour_of_hostile_traffic_at_all_doors_leaves_nothing_behind(doors: Doors, seed: int):
+    survive(doors, random.Random(seed), 2 * WARM, float(os.environ.get("PENSTOCK_SOAK_S", "3600")))
