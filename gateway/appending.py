@@ -96,7 +96,7 @@ class Appender:
     """The records of one principal for one topic. See the module."""
 
     def __init__(self, driver: AsyncDriver, topic: Topic, refused: Callable[[Error], None]) -> None:
-        """`refused` gets the error of each batch that could not be appended."""
+        """`refused` gets the error of each batch that could not be appended, or that is not waited for any longer."""
         self._driver = driver
         self._refused = refused
         self._open: dict[int, SharedBatch] = {}  # what records go to now, by partition
@@ -217,6 +217,7 @@ class Appender:
         error = self._core.overdue(self._core.senders[partition])
         batch.pending = Pending(self._core, partition)
         batch.pending.error = type(error)(f"{error.message}; whether the record will be appended is not known")
+        self._refused(batch.pending.error)
         batch.settle()
 
     def _tell_failed(self) -> None:

@@ -10,6 +10,7 @@ are remembered, the oldest go first.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,10 +25,13 @@ from ..storage.errors import Error
 from ..transport.messages import Fetched, Topic
 from .append_times import AppendTimes, EntriesRead
 from .appending import Appender
+from .telling import ToldRefusals
 from .turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+log = logging.getLogger("penstock.gateway")
 
 PLACES_MAX = 10_000
 APPENDERS_MAX = 1_000
@@ -71,6 +75,7 @@ class BrokerLink:
         self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()
         self._topics: OrderedDict[str, tuple[Topic, float]] = OrderedDict()  # and until when they are trusted
         self._appenders: OrderedDict[tuple[str, bytes], Appender] = OrderedDict()  # by principal and topic id
+        self._refusals = ToldRefusals("{} batches of records were not appended", log.warning)
 
     # -- topics -----------------------------------------------------------------------------------------
 
@@ -125,7 +130,7 @@ class BrokerLink:
         """The producer of a principal for a topic."""
         found = self._appenders.get((principal.name, topic.topic))
         if found is None or found.partitions != len(topic.partitions):
-            found = Appender(self.driver, topic, self._on_refused(principal, topic.topic))
+            found = Appender(self.driver, topic, self._on_refused(principal, topic))
             self._appenders[principal.name, topic.topic] = found
             self._drop_idle()
         return found
@@ -135,11 +140,12 @@ class BrokerLink:
         """Whether records of this gateway wait because the broker's disk is full."""
         return any(appender.lacks_room for appender in self._appenders.values())
 
-    def _on_refused(self, principal: Principal, topic: bytes) -> Callable[[Error], None]:
+    def _on_refused(self, principal: Principal, topic: Topic) -> Callable[[Error], None]:
         def refused(error: Error) -> None:
+            self._refusals.note(f"{topic.name} of user {principal.name}: {error.code}: {error.message}")
             if error.code in TOPIC_GONE:
-                self.forget(topic)
-                self._appenders.pop((principal.name, topic), None)
+                self.forget(topic.topic)
+                self._appenders.pop((principal.name, topic.topic), None)
 
         return refused
 

@@ -26,11 +26,11 @@ from ..broker.access_watch import LOOK_S, WatchedAccess
 from ..broker.errors import InvalidUsers, Overloaded
 from ..broker.passwords import as_bytes, decoy
 from ..broker.quotas import Meter, Meters
-from ..broker.refusals import PERIOD_S, Refusals
 from ..broker.rights import EVERYTHING, Principal
 from ..broker.tokens import digest_of
 from .guessing import Guesses
 from .rotation import Rotation
+from .telling import ToldRefusals
 
 log = logging.getLogger("penstock.gateway")
 
@@ -53,9 +53,8 @@ class Users:
         self._guesses = Guesses()
         self.meters = Meters[Any]()
         """What each user has taken of this gateway."""
-        self.refusals = Refusals("refused {} clients", log.warning)
+        self.refusals = ToldRefusals("refused {} clients", log.warning)
         """Of both doors: who did not authenticate."""
-        self._showing: asyncio.TimerHandle | None = None
 
     @classmethod
     def load(cls, path: str, *, enforced: bool = False) -> Users:
@@ -75,15 +74,8 @@ class Users:
         return None
 
     def _refused(self, what: str, source: str) -> None:
-        """Write to the log that a client was refused, at once if that is allowed, else a second later."""
+        """Write to the log that a client was refused."""
         self.refusals.note(f"{what}, from {source or 'a process of this machine'}")
-        self.refusals.show(time.monotonic())
-        if self.refusals.untold and self._showing is None:
-            self._showing = asyncio.get_running_loop().call_later(PERIOD_S, self._show)
-
-    def _show(self) -> None:
-        self._showing = None
-        self.refusals.show(time.monotonic())
 
     def current(self, principal: Principal) -> Principal:
         """A principal that has authenticated, with its grants of now.

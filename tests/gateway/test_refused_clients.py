@@ -13,7 +13,7 @@ from penstock.gateway.users import Users
 def test_wrong_passwords_and_tokens_are_logged_with_their_source_and_without_the_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("penstock.gateway.users.PERIOD_S", 0.01)
+    monkeypatch.setattr("penstock.gateway.telling.PERIOD_S", 0.01)
     path = str(tmp_path / "users")
     access_file.add_password(path, "ann", "right")
     expired = access_file.add_token(path, "robot", 1)[0]
