@@ -42,7 +42,7 @@ class MemberView:
         own, leader = status.node, self._leader(status)
         reachable = self._links.reachable()
         members = [
-            self._own(own, now) if node == own else self._other(node, status, leader, reachable)
+            self._own(own, now) if node == own else self._other(node, status, leader, reachable, now)
             for node in sorted(self._links.own.peers)
         ]
         return ClusterState(request, self._links.own.cluster, own, leader, status.term, replica.places.entry, members)
@@ -61,15 +61,16 @@ class MemberView:
             node, role, state, lag, disk.f_bavail * disk.f_frsize, now.wall_us, list(self._standing.own)
         )
 
-    def _other(self, node: int, status: RaftStatus, leader: int, reachable: set[int]) -> ClusterMember:
+    def _other(self, node: int, status: RaftStatus, leader: int, reachable: set[int], now: Now) -> ClusterMember:
         role, state, lag = LEADER if node == leader else "", "", UNKNOWN
         if (peer := status.members.get(node)) is not None:
             role, lag = LEARNER if peer.learner else FOLLOWER, max(0, status.last - peer.match)
             state = _STATES[peer.pace] if node in reachable and peer.active else "unreachable"
         elif node not in reachable:
             state = "unreachable"
-        room = self._replica.room.of(node) if leader == status.node else UNKNOWN
-        return ClusterMember(node, role, state, lag, room, 0, self._links.advertised.get(node, []))
+        replica, leads = self._replica, leader == status.node
+        room, clock_us = (replica.room.of(node), replica.clocks.of(node, now)) if leads else (UNKNOWN, 0)
+        return ClusterMember(node, role, state, lag, room, clock_us, self._links.advertised.get(node, []))
 
     def transfer(self, request: int, node: int) -> TransferBegun:
         """Begin to hand the lead over; 0: to the follower that has the most. Raises InvalidRequest, NotLeader."""

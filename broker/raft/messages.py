@@ -132,6 +132,7 @@ class Message(msgspec.Struct, array_like=True):
     APPLIED          entries that are applied
     SHIP, PIECE      context: a message of a catch-up
     HEARTBEAT_ACK    room: free bytes of the sender's disk, of the surroundings alone; -1 where that is unknown
+    *_ACK to leaders  clock_us: the sender's wall clock, of the surroundings alone; 0 where that is unknown
     """
 
     kind: Kind
@@ -149,6 +150,7 @@ class Message(msgspec.Struct, array_like=True):
     snapshot: Snapshot | None = None
     context: bytes = b""
     room: int = -1
+    clock_us: int = 0
 
 
 def total_bytes(entries: list[Entry]) -> int:

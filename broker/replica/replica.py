@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -33,6 +34,7 @@ from ...storage.errors import StorageFull
 from ...transport.messages import AskCluster, Hello, NameRequest, Ping, ReplaceNode, Stats, TransferLead
 from ..raft.messages import EntryKind, Kind
 from ..raft.state import Role
+from .clocks import MemberClocks
 from .directories import change_of
 from .durable_prefix import DurablePrefix
 from .entries import Flush, NamedBatch, batches_of, encode_flush
@@ -65,6 +67,8 @@ ANYWHERE = (Hello, Ping, Stats, AskCluster, ReplaceNode, TransferLead, NameReque
 
 CATCH_UP = (Kind.SHIP, Kind.PIECE)
 """Messages that are not the core's."""
+
+ACKS = (Kind.APPEND_ACK, Kind.HEARTBEAT_ACK)
 
 UNCOMMITTED_BYTES = 256 << 20
 """Of entries that are proposed and not applied: beyond it, the leader lets clients wait."""
@@ -105,6 +109,7 @@ class Replica:
         send: Send,
         on_role: Callable[[int, int], None] = lambda leader, term: None,
         publish: Publish = lambda logs: None,
+        clocks: MemberClocks | None = None,
     ) -> None:
         self.node = node
         self.core = core
@@ -134,6 +139,7 @@ class Replica:
         self._opened_term = 0  # the term of this node in which an entry of its own was applied
         self._dirty: dict[LogWriter, None] = {}
         self.preparing = Preparing(node)
+        self.clocks = clocks or MemberClocks(inf)
         files, (data, _, _) = order.log.files, order.log.path.rpartition("/")
         self.exchange = Exchange(self, files, data, send, order.log.options)
 
@@ -144,8 +150,10 @@ class Replica:
         if message.kind in CATCH_UP:
             self.exchange.take(message, bodies or {})
             return
-        if message.kind is Kind.HEARTBEAT_ACK:
-            self.room.heard(message.sender, message.room)
+        if message.kind in ACKS:
+            self.clocks.heard(message.sender, message.clock_us)
+            if message.kind is Kind.HEARTBEAT_ACK:
+                self.room.heard(message.sender, message.room)
         elif message.kind is Kind.APPEND and message.entries and self.room.is_full:
             return  # as if lost: it comes again until there is room
         if message.kind is Kind.SNAPSHOT and self.exchange.takes_offer(message):
@@ -167,6 +175,7 @@ class Replica:
 
     def receive(self, peer: Peer, message: Any, payload: Payload, now: Now, principal: Principal | None = None) -> None:
         """Take a request of a client. Without an office, all but a few are refused with where the leader is."""
+        now = self.clocks.now(now, self.order.log.last_time_us)
         answers = self._answers
         answers.passing = is_answered = isinstance(message, ANYWHERE)
         if payload and self.node.leads and not self.has_room:
@@ -202,6 +211,7 @@ class Replica:
     def turn(self, now: Now) -> None:
         """Propose what clients asked for, write and send what Raft wants, apply what is committed."""
         self._check()
+        now = self.clocks.now(now, self.order.log.last_time_us)
         for message, bodies in self.preparing.take(self.core.term):
             self._take_whole(message, bodies)
         self._follow_role()
@@ -220,7 +230,7 @@ class Replica:
     def synced(self, now: Now) -> None:
         """Logs became durable: acknowledge, and apply what that commits."""
         self._confirm()
-        self._work(now)
+        self._work(self.clocks.now(now, self.order.log.last_time_us))
 
     def dirty(self) -> list[LogWriter]:
         """The logs whose sync entries wait for, the order log first."""
@@ -255,7 +265,7 @@ class Replica:
         self._check()
         stamped = self._replicated.take()
         if stamped:
-            data = encode_flush(max(now.wall_us, self.order.log.last_time_us), stamped)
+            data = encode_flush(max(self._replicated.time_us, self.order.log.last_time_us), stamped)
             if self.core.propose(data) is None:
                 raise ReplicaBroken(f"entry {place.index} was refused after its batches were stamped")
             self._own.add(place.index)
@@ -401,7 +411,7 @@ class Replica:
                 bodies.append(body)
         self.exchange.sends(message)
         if message.kind is Kind.HEARTBEAT_ACK:
-            message.room = self.room.own
+            message.room, message.clock_us = self.room.own, self.clocks.own_us
         self._send(message, bodies)
 
     def _read(self, row: NamedBatch) -> bytes | None:
@@ -422,6 +432,7 @@ class Replica:
                 if message.to == node:
                     self.core.settle(message)
                 else:
+                    message.clock_us = self.clocks.own_us
                     self._send(message, [])
 
     def _durable(self, log_id: bytes) -> int:

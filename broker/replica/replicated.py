@@ -54,7 +54,7 @@ class Replicated:
         self.places = places
         self.leading = 0
         self.broken = ""
-        self.reach_us = 0  # log time of the leader goes on from here
+        self.time_us = 0  # of the newest batch that was stamped here
         self._noted: list[StampedBatch] = []
 
     # -- LogOrder ---------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class Replicated:
         if log.must_cut or not log.opened:
             self._prepare(log)
         log.term = self.leading
-        time_us = max(now_us, log.last_time_us)
+        time_us = self.time_us = max(now_us, log.last_time_us)
         source = _Noted(Stamping(log.log_id, self.leading, time_us, log.options.max_batch_bytes))
         appended = self._all_or_none(log, batches, source)
         for (seq, _, _), placed in zip(appended, source.placed, strict=True):

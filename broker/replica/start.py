@@ -19,6 +19,7 @@ from ..raft.node import RaftNode
 from ..raft.state import RaftOptions
 from . import damage
 from .beginning import has_begun
+from .clocks import MemberClocks
 from .directories import Directories
 from .errors import PromisesLost, ReplicaDamaged
 from .group_storage import GroupStorage
@@ -142,6 +143,7 @@ def start(
         send=send,
         on_role=on_role,
         publish=publish,
+        clocks=MemberClocks(config.clock_jump_s),
     )
     lead.append(replica)
     return replica

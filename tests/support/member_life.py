@@ -12,12 +12,17 @@ from typing import Any
 
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
-from support.engine import records
+from support.engine import START_US, records
 from support.members import Member, Shard
 from support.rot import damage
 
-FAULTS = ("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe", "damage")
+FAULTS = (
+    *("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe", "damage"),
+    "clock",
+)
 
+
+HOUR_S, DAY_S = 3600.0, 86_400.0
 
 MARKER = b"the end"
 """Sent last, and again where the lead is lost meanwhile."""
@@ -52,6 +57,7 @@ class MemberLife:
         self.creations: list[tuple[Member, int, int]] = []
         self.made = 0
         self.lost: list[Member] = []  # its disk, and with it its membership
+        self.off: Member | None = None  # the one member whose clock is off
         self.damaged: Member | None = None  # the one member whose disk loses something: what two have lost may be gone
 
     def run(self) -> Shard:
@@ -149,6 +155,9 @@ class MemberLife:
             self.damaged = member
             member.crash(power=chance.random() < 0.5)
             shard.count(f"damage: {damage(member.files, chance)}")
+        elif fault == "clock" and self.off in (None, member):
+            self.off = member
+            member.lag_s = chance.choice((-3.0, 3.0, 0.0)) * DAY_S
         elif fault == "wipe" and not self.lost and self.damaged is None:
             self.lost.append(member)
             member.wipe()
@@ -206,6 +215,11 @@ class MemberLife:
         return all(each is not None and each.places.entry >= last and each.directories.is_settled for each in replicas)
 
     def check(self) -> None:
+        latest_us = START_US + int((self.shard.now_s + HOUR_S) * 1e6)
+        for member in self.shard.members.values():
+            assert member.replica is not None
+            for log in member.replica.logs():
+                assert log.last_time_us < latest_us, f"seed {self.seed}: {log.path} is of the time of a wrong clock"
         for topic in self.topics:
             for partition in range(2):
                 self._check_partition(topic, partition)
