@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Lock, Thread
+from time import sleep
 from typing import Any
 
 from ...clients import Worker
@@ -22,6 +23,9 @@ from .temporary import Binding
 
 WAIT_S = 1.0
 """How long one request waits. A stopped feed ends within this time."""
+
+REST_S = 0.001
+"""How long a feed rests that had messages: others gather behind it at the broker, and acks go with the next request."""
 
 Inbox = SimpleQueue["MessageFeed | Exception"]
 Deliver = Callable[[dict[str, Any]], Any]
@@ -60,7 +64,10 @@ class MessageFeed(ABC):
     def _run(self) -> None:
         try:
             while not self.stopped:
-                self._hold(self._next())
+                messages = self._next()
+                self._hold(messages)
+                if messages:
+                    sleep(REST_S)
         except Closed:
             return  # the channel was closed meanwhile
         except Error as error:
@@ -97,7 +104,7 @@ class QueueFeed(MessageFeed):
         room = self._deliveries.room(WAIT_S)
         if not room or self.stopped:
             return []
-        tasks = self._worker.fetch(max_records=room, wait=WAIT_S)
+        tasks = self._worker.ack_and_fetch([], max_records=room, wait=WAIT_S)
         return self._deliveries.take(self._worker, tasks) if tasks else []
 
     def _give_back(self, messages: list[dict[str, Any]]) -> None:
