@@ -213,9 +213,11 @@ def _header_columns(headers: Sequence[Mapping[str, bytes] | None], codec: int) -
     first, count = headers[0], len(headers)
     if headers[-1] is first and len(set(map(id, headers))) == 1:  # the same of all: packed once
         found: list[tuple[int, int, Raw]] = [(ColumnId.HEADERS, codec, columns.repeated(pack_headers(first), count))]
+        kinds = {type(first)}
     else:
         found = [(ColumnId.HEADERS, codec, columns.pieces(list(map(pack_headers, headers))))]
-    if HeaderList in set(map(type, headers)):
+        kinds = set(map(type, headers))
+    if HeaderList in kinds:
         found.append((ColumnId.HEADER_LIST, codec, columns.pieces(list(map(pack_list, headers)))))
     return found
 

@@ -11,6 +11,7 @@ Contract: the bytes are those that `Arguments.pack` makes, up to the spelling of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -55,8 +56,8 @@ def _packed_alike(arguments: Arguments, encoding: Encoding, calls: Sequence[tupl
 
 def _is_plain(calls: list[tuple[Any, ...]], hints: tuple[Any, ...]) -> bool:
     """Whether all arguments are of types that need no second look."""
-    for hint, values in zip(hints, zip(*calls, strict=True), strict=True):
-        kinds = set(map(type, values))
+    for place, hint in enumerate(hints):
+        kinds = set(map(type, map(itemgetter(place), calls)))
         if not kinds <= PLAIN or (hint is not Any and kinds != {hint}):
             return False
     return True

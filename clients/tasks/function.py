@@ -183,7 +183,9 @@ class BaseFunction(Generic[P, R]):
             raise InvalidArgument("then= is of one call: for one callback of many there is penstock.group")
         if isinstance(calls, (str, bytes, bytearray, Mapping)) or not isinstance(calls, Iterable):
             raise InvalidArgument(f"calls={reprlib.repr(calls)} is not a list: send_many takes arguments of many calls")
-        given = [call if isinstance(call, tuple) else (call,) for call in calls]
+        given: list[Any] = list(calls)
+        if set(map(type, given)) != {tuple}:
+            given = [call if isinstance(call, tuple) else (call,) for call in given]
         key, dedup = self.declared.key, self.declared.dedup
         return Messages(
             self.queue,
