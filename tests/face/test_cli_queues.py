@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import penstock
 import pytest
 from penstock.cli import exits
 
@@ -220,6 +222,21 @@ def test_why_says_what_holds_a_task_back(on: Cli, queue: str) -> None:
     assert on("task", "why", id_).text.strip()
     assert on("task", "why", id_, "--json").lines[0]["why"] == on("task", "why", id_).text.strip()
     assert on("task", "lease", queue).text == "nothing to lease now\n"
+
+
+def test_callbacks_that_wait_are_listed_with_what_they_wait_for(on: Cli, broker: Any, queue: str) -> None:
+    assert on("task", "barriers", queue).text == "no callback waits for tasks\n"
+    with penstock.connect(broker.unix) as client:
+        members = [penstock.GroupTask(queue, "tasks", b"v") for _ in range(2)]
+        first, _ = client.send_group(members, then=penstock.Callback(queue, {"penstock-task": b"report"}))
+    (found,) = on("task", "barriers", queue, "--json").lines
+    assert (found["members"], found["why"]) == (2, "2 of 2 tasks have not ended: 0, 1")
+    assert found["headers"] == {"penstock-task": "report"}
+    on("task", "reject", *leased(on, queue), "--reason", "no")
+    text = " ".join(on("task", "barriers").text.split())
+    for said in (found["id"], "report", "1 of 2 tasks have not ended: 1", "task 0 is dead-lettered (no): redrive it"):
+        assert said in text
+    assert f"barrier {found['id']} waits for it" in on("task", "why", first).text
 
 
 def test_a_cancelled_task_is_not_leased(on: Cli, queue: str) -> None:
