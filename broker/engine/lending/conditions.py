@@ -56,7 +56,7 @@ def why_not(partition: Partition) -> str:
         ("queue groups: a queue needs the broker", state.queues.by_name),
         ("schedules: the broker appends to it", state.schedules.by_name),
         ("barriers: the broker appends to it", state.barriers.by_id),
-        ("records that are members of a barrier", state.ties.open or state.ties.tellings),
+        ("ends of tasks that barriers are to be told of", state.ties.tellings),
         ("records that wait for a transaction", state.stages.by_id),
         ("dedup keys: they are forgotten after dedup_window_s", state.keys.by_digest),
         ("dead-lettered records to move", state.outbox.entries),

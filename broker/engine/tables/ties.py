@@ -159,7 +159,7 @@ def _end(tie: TieBody, effect: fx.AnyEffect, state: HasTasks) -> tuple[str, str]
         return DELETED, ""
     queue = state.queues.by_name.get(tie.group)
     if queue is None:
-        return (DELETED, "") if tie.offset < state.first or isinstance(effect, fx.QueueDeleted) else None
+        return DELETED, ""
     found = standing(queue, state.shelves, tie.offset, 0)
     if found.state not in FINAL:
         return None

@@ -153,7 +153,7 @@ class Teller:
             ]
             for (target, number), tellings in _by_place([*ties.tellings.values(), *gone]).items():
                 home = self._registry.topics.by_id.get(target)
-                if home is not None and home is not topic:
+                if home is not None:
                     with suppress(Error):
                         propose_words(home.partition(number), tellings, Gather(lambda: None, lambda error: None))
             self._sources.pop(partition, None)

@@ -56,6 +56,7 @@ def test_a_grant_is_said_by_the_words_of_the_row(scene: Scene, direct: Direct) -
         ({"commit": "durable"}, None, "durable"),
         ({}, lambda request, topic: m.SetQueue(request, topic, "g", {}), "queue groups"),
         ({}, lambda request, topic: m.SetSchedule(request, topic, "s", "every 30s", "UTC", b""), "schedules"),
+        ({}, lambda request, topic: m.SetBarrier(request, topic, 0, bytes(16), 1, False), "barriers"),
         ({}, bytes(staged([b"x"], 3)), "transaction"),
         ({}, bytes(encode([b"x"], dedup=[b"d" * 16])), "dedup"),
     ],
@@ -67,7 +68,7 @@ def test_what_has_more_than_records_and_cursors_is_not_lent(
     if isinstance(prepare, bytes):
         assert isinstance(scene.core.ask(lambda request: m.Produce(request, topic, 0), prepare), m.Produced)
     elif prepare is not None:
-        assert isinstance(scene.core.ask(lambda request: prepare(request, topic)), m.Queues | m.Schedules)
+        assert isinstance(scene.core.ask(lambda request: prepare(request, topic)), m.Queues | m.Schedules | m.Done)
     answer = Direct(scene, topic).ask()
     assert (answer.code, answer.retry) == ("not_lent", True)
     assert why in answer.message

@@ -51,6 +51,30 @@ def test_results_have_the_room_of_a_record(scene: Scene):
     assert [len(word[1]) for word in words] == [room - 10, 0, 10]
 
 
+def test_results_that_come_together_have_the_room_of_one_record():
+    scene = Scene()
+    scene.then = scene.rig.topic("small", max_record_bytes=1000)
+    scene.set(members=3)
+    scene.send([0, 1, 2])
+    scene.settle(scene.lease(3), result=b"x" * 400)
+    (words,) = scene.fired()
+    assert sorted(word[0] for word in words) == ["completed", "completed", "too_large"]
+
+
+def test_a_list_over_topics_has_no_more_than_are_asked_for(scene: Scene):
+    scene.set(b"a")
+    scene.then = scene.rig.topic("then-too")
+    scene.set(b"b")
+    assert len(scene.rig.ask(m.ListBarriers, b"", 1).barriers) == 1
+    assert len(scene.rig.ask(m.ListBarriers, b"", 9).barriers) == 2
+
+
+def test_a_damaged_partition_takes_no_members(scene: Scene):
+    scene.set()
+    scene.rig.node._registry.topics.get(scene.work).partition(0).history.damaged = True
+    assert code(scene.send([0])) == "unavailable"
+
+
 def test_a_reason_without_room_is_left_out():
     scene = Scene(max_attempts=1)
     scene.then = scene.rig.topic("small", max_record_bytes=100)
@@ -61,7 +85,8 @@ def test_a_reason_without_room_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("members", "headers", "fits"), [(15, {}, True), (16, {}, False), (15, {"h": b"x" * 40}, False)]
+    ("members", "headers", "fits"),
+    [(15, {}, True), (16, {}, False), (15, {"h": b"x" * 39}, True), (15, {"h": b"x" * 40}, False)],
 )
 def test_a_barrier_that_no_record_has_room_for_is_refused(
     scene: Scene, members: int, headers: dict[str, bytes], fits: bool

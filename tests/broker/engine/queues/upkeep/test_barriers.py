@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 from penstock.broker.engine import Now
-from penstock.storage.batch import Kind, encode, parse
-from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Settle, Verb
-from support.barriers import GROUP, Scene, named
+from support.barriers import GROUP, Scene
 from support.engine import Rig
 
 DAY_MS = 86_400_000
@@ -268,6 +266,21 @@ def test_a_dead_letter_is_told_once_whatever_else_happens_to_its_log(scene: Scen
     assert set(scene.state(scene.work).ties.open) == {0}
 
 
+def test_a_dead_letter_is_told_of_no_more_when_others_die(scene: Scene):
+    """Neither by another group that rejects the same record, nor by records of none."""
+    scene.rig.ask(m.SetQueue, scene.work, "other", {})
+    scene.set(members=2)
+    scene.send([0])
+    reject(scene)
+    leased = scene.rig.lease(scene.work, "other", 1)
+    scene.rig.settle(scene.work, Settle(0, leased.token, Verb.REJECT), group="other")
+    scene.rig.produce(scene.work, [b"none"] * 3)
+    leased = scene.lease(3)
+    assert leased.runs == [(1, 3, 1)]
+    scene.settle(leased, Verb.REJECT, reason="no")
+    assert scene.state(scene.work).ties.last == 1
+
+
 def test_a_cancelled_task_that_its_worker_finishes_has_completed(scene: Scene):
     scene.set()
     scene.send([0])
@@ -313,78 +326,3 @@ def test_results_that_expire_were_told_before(scene: Scene):
     assert scene.fired() == [[("completed", b"zero", ""), ("completed", b"one", "")]]
     rig.pass_time(30, step=0.5)
     assert scene.state(scene.work).first == 2
-
-
-# -- what cannot be told or appended ------------------------------------------------------------------
-
-
-def refuse_records(monkeypatch: pytest.MonkeyPatch, log: Any, *, effects: bool) -> None:
-    real = log.append
-
-    def full(found: Any, now_us: int) -> Any:
-        if effects or any(parse(bytes(each)).kind == Kind.RECORDS for each in found):
-            raise StorageFull("no room")
-        return real(found, now_us)
-
-    monkeypatch.setattr(log, "append", full)
-
-
-@pytest.mark.parametrize("effects", [False, True], ids=["records", "everything"])
-def test_a_full_disk_of_the_callback_keeps_it_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch, effects: bool):
-    scene.set()
-    scene.send([0])
-    log = scene.rig.node._registry.topics.get(scene.then).partition(0).log
-    refuse_records(monkeypatch, log, effects=effects)
-    scene.work_off(b"kept")
-    scene.rig.pass_time(3)
-    assert scene.fired() == []
-    stats = scene.rig.node.stats()
-    assert (stats["barriers.untold"], stats["barriers.stuck"]) == ((1, 1) if effects else (0, 0))
-    assert stats["barriers.stuck_because"] == ("no room" if effects else "")
-    monkeypatch.undo()
-    scene.rig.pass_time(10)
-    assert scene.fired() == [[("completed", b"kept", "")]]
-    stats = scene.rig.node.stats()
-    assert (stats["barriers.fired"], stats["barriers.untold"], stats["barriers.stuck"]) == (1, 0, 0)
-
-
-def test_a_place_that_cannot_be_told_holds_up_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch):
-    other = scene.rig.topic("other")
-    scene.set(b"a")
-    scene.rig.ask(m.SetBarrier, other, 0, named(b"o"), 1, False)
-    scene.send([0], b"a")
-    tie = m.Tie(GROUP, other, 0, named(b"o"), [0])
-    scene.rig.ask(m.Produce, scene.work, 0, tie, payload=bytes(encode([b"o"], producer_id=5)))
-    log = scene.rig.node._registry.topics.get(scene.then).partition(0).log
-    refuse_records(monkeypatch, log, effects=True)
-    scene.settle(scene.lease(2), result=b"r")
-    scene.rig.turn(8)
-    assert len(scene.rig.read(other)) == 1
-    assert scene.state(scene.work).ties.tellings.keys() == {1}
-    monkeypatch.undo()
-    scene.rig.pass_time(3)
-    assert len(scene.fired()) == 1
-
-
-def test_tellings_are_forgotten_with_the_topic_of_their_barrier(scene: Scene):
-    scene.set(members=2)
-    scene.send([0, 1])
-    scene.rig.ask(m.DeleteTopic, scene.then)
-    scene.work_off()
-    scene.rig.turn(8)
-    state = scene.state(scene.work)
-    assert not state.ties.tellings
-    assert state.ties.open.keys() == {1}
-
-
-def test_a_damaged_partition_neither_tells_nor_fires(scene: Scene):
-    scene.set(b"a")
-    scene.send([0], b"a")
-    leased = scene.lease()
-    then = scene.rig.node._registry.topics.get(scene.then).partition(0)
-    then.history.damaged = True
-    scene.settle(leased)
-    scene.rig.pass_time(5)
-    assert scene.fired() == []
-    assert scene.rig.node.stats()["barriers.untold"] == 1
-    assert code(scene.set(b"b")) == "unavailable"
