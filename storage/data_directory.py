@@ -53,6 +53,9 @@ _BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
 _OURS = frozenset(
     {layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, STAGED, ASIDE, TOPICS, TRASH, DOUBTS, DAMAGED}
 )
+WAY_OUT = (
+    "restore it from a copy; for a node of a cluster, start it with an empty directory and run penstock cluster replace"
+)
 
 
 class Identity(Struct, frozen=True, omit_defaults=True):
@@ -87,7 +90,7 @@ def identify(files: Files, data: str, *, node: str = "") -> Identity | None:
         text = files.read(path)
     except OSError as error:
         raise ForeignDirectory(
-            f"{path} says whose directory this is and cannot be read: {error.strerror}; restore it from a copy"
+            f"{path} says whose directory this is and cannot be read: {error.strerror}; {WAY_OUT}"
         ) from error
     found = _decode(text, path)
     if node and found.node != node:
@@ -125,7 +128,7 @@ def _decode(text: bytes, path: str) -> Identity:
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
         reason = "it has no format" if isinstance(error, KeyError) else error
         raise ForeignDirectory(
-            f"{path} cannot be read as a penstock node file: {reason}; restore it from a copy"
+            f"{path} cannot be read as a penstock node file: {reason}; {WAY_OUT}"
         ) from error
 
 
