@@ -127,9 +127,7 @@ def _decode(text: bytes, path: str) -> Identity:
         return msgspec.convert(found, Identity)
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
         reason = "it has no format" if isinstance(error, KeyError) else error
-        raise ForeignDirectory(
-            f"{path} cannot be read as a penstock node file: {reason}; {WAY_OUT}"
-        ) from error
+        raise ForeignDirectory(f"{path} cannot be read as a penstock node file: {reason}; {WAY_OUT}") from error
 
 
 def check_format(path: str, found: int, known: int) -> None:
