@@ -145,6 +145,23 @@ def test_lines_are_bounded_by_the_second_and_those_left_out_are_counted(code, mo
         assert sentence.endswith("(3 such lines were left out before)") is bool(left)
 
 
+def test_a_name_that_is_said_again_is_counted_once():
+    log = Log()
+    for _ in range(ALL_MOST + 1):
+        log.names.heard("a", m.NameRequest(1, ["x"]), 0.0)
+    log.asked(1, "y", peer="b")
+    assert len(log.answered(1, peer="b")) == 1
+
+
+def test_a_request_takes_as_long_as_it_is_here_not_as_its_name():
+    log = Log()
+    log.names.heard("a", m.NameRequest(1, ["x"]), 0.0)
+    log.names.heard("a", m.Produce(1, TOPIC, 0), 2 * SLOW_S)
+    ((sentence, level),) = log.answered(1, at_s=2.25 * SLOW_S)
+    assert level == DEBUG
+    assert f"after {0.25 * SLOW_S:.3g} s" in sentence
+
+
 def test_many_loud_lines_leave_room_for_quiet_ones():
     log = Log()
     for number in range(1, WARNINGS_MOST + 2):
