@@ -29,7 +29,7 @@ PASSWORD = "two teas please"
 
 def commands(page: str, *numbers: int) -> list[str]:
     """The lines of blocks of a page, comments and what only sets up left out."""
-    found = blocks(ROOT / "docs" / page, "sh")
+    found = blocks(ROOT / page if page == "README.md" else ROOT / "docs" / page, "sh")
     lines = [line for number in numbers for line in found[number].splitlines()]
     return [re.sub(r"\s+#.*", "", line).strip() for line in lines if not line.startswith(NOT_RUN)]
 
@@ -129,6 +129,18 @@ def test_the_commands_of_the_console_run(short_directory: str):  # noqa: F811
     with broker(serve, short_directory) as ready:
         (said,) = typed([f"curl -sS --fail http://localhost:{port_of(ready, 'http')}/"], short_directory)
     assert "<title>" in said
+
+
+def test_the_commands_of_the_first_page_for_other_clients_run(short_directory: str):  # noqa: F811
+    add, ask = commands("README.md", 2)
+    with broker(
+        "penstock serve --data ./data --resp tcp://127.0.0.1:0 --http tcp://127.0.0.1:0", short_directory
+    ) as at:
+        add = add.replace("-p 6380", f"-p {port_of(at, 'resp')}")
+        ask = ask.replace("curl ", "curl -sS --fail-with-body ").replace(":8080", f":{port_of(at, 'http')}")
+        said = typed([add, ask], short_directory)
+    assert re.fullmatch(r"\d{13}-0", said[0].strip())
+    assert "two teas" in said[1]
 
 
 def test_the_commands_about_metrics_run(short_directory: str):  # noqa: F811
