@@ -63,7 +63,11 @@ class Life:
         elif chance < 0.95:
             for _ in range(self.dice.randrange(4)):
                 self.half_a_turn()
-            kill(self.rig, self.dice.choice(["proposed", "written", "synced"]))
+            if self.dice.random() < 0.3:
+                self.rig.resign()  # another node leads, and then this one again
+                self.rig.turn()
+            else:
+                kill(self.rig, self.dice.choice(["proposed", "written", "synced"]))
 
     def half_a_turn(self) -> None:
         for log in self.rig.node.flush(self.rig.now):

@@ -218,3 +218,41 @@ def test_a_damaged_partition_neither_tells_nor_fires(scene: Scene):
     assert scene.fired() == []
     assert scene.rig.node.stats()["barriers.untold"] == 1
     assert code(scene.set(b"b")) == "unavailable"
+
+
+def test_members_that_could_not_be_appended_are_none(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    scene.set()
+    with monkeypatch.context() as inner:
+        refuse_records(inner, scene.rig.node._registry.topics.get(scene.work).partition(0).log, effects=False)
+        assert code(scene.send([0])) == "storage_full"
+    assert not scene.state(scene.work).ties.open
+    scene.rig.produce(scene.work, [b"none"])
+    scene.work_off()
+    assert scene.fired() == []
+
+
+def test_a_place_that_was_told_begins_with_short_pauses_again(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    scene.set(members=3)
+    scene.send([0, 1, 2])
+    log = scene.rig.node._registry.topics.get(scene.then).partition(0).log
+    other = scene.rig.topic("other")
+    scene.rig.ask(m.SetBarrier, other, 0, named(b"o"), 1, False)
+    tie = m.Tie(GROUP, other, 0, named(b"o"), [0])
+    scene.rig.ask(m.Produce, scene.work, 0, tie, payload=bytes(encode([b"o"], producer_id=5)))
+    scene.settle(scene.rig.lease(scene.work, GROUP, 3), result=b"r")
+    scene.rig.turn(8)
+    assert len(scene.fired()) == 1
+    stuck = scene.rig.node._registry.topics.get(other).partition(0).log
+    refuse_records(monkeypatch, stuck, effects=True)  # keeps the source among those that have something to tell
+    scene.work_off()
+    for _ in range(2):
+        scene.set(b"n", 1)
+        scene.send([0], b"n")
+        with monkeypatch.context() as inner:
+            refuse_records(inner, log, effects=True)
+            scene.work_off()
+            scene.rig.turn(4)
+        scene.rig.pass_time(1.3)
+        assert scene.rig.node.stats()["barriers.untold"] == 1
+        scene.rig.turn(8)
+    assert len(scene.fired()) == 3
