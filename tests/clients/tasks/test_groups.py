@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import functools
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import penstock
 import pytest
 from penstock import Call, Ended, Retry, Tasks, current_task
 from penstock.clients.barriers.descriptions import BARRIER_HEADER
+from penstock.clients.tasks.calls import Calls
+from penstock.clients.tasks.child import TaskChild
+from penstock.clients.tasks.outcome import Returned
+from penstock.clients.tasks.wire import Order
 from penstock.errors import InvalidArgument, TaskFailed
 from penstock.testing import run_due
+from support import task_functions
 
 
 @pytest.fixture
@@ -168,6 +174,48 @@ def test_results_come_in_the_encoding_and_to_the_types_of_their_functions(pensto
         penstock.group([raw.call(), pause.call()], then=both)
         assert run_due(app) == {"done": 3}
         assert got == [(b"\x00\xff", timedelta(seconds=5))]
+
+
+def test_ends_have_results_of_the_annotated_type(app: Tasks) -> None:
+    got: list[Any] = []
+
+    @app.task(queue="q")
+    def pause() -> timedelta:
+        return timedelta(seconds=5)
+
+    @app.task(queue="q")
+    def ends(found: list[Ended[timedelta]]) -> None:
+        got.extend(found)
+
+    penstock.group([pause.call()], then=ends, on="ended")
+    assert run_due(app) == {"done": 2}
+    assert got == [Ended("completed", timedelta(seconds=5), "")]
+
+
+def test_a_callback_in_a_process_of_its_own_gets_its_results() -> None:
+    orders: list[Order] = []
+    calls = Calls(task_functions.app, 1)
+    calls._processes.run = lambda order, *rest: orders.append(order)  # type: ignore[method-assign]
+    add, value = task_functions.app.functions["add"], b"\x91\x93\xa9completed\xc4\x015\xa0"
+    task: Any = SimpleNamespace(id="t-0-0", attempt=1, cancelled=False, value=value, headers={BARRIER_HEADER: b"one"})
+    calls._start_process(add, task, "json", lambda progress: None, None).future.result(30)
+    calls.close()
+    assert TaskChild(None)._outcome(orders[0]) == Returned(b"5")  # type: ignore[arg-type]
+
+
+def test_calls_of_a_group_have_no_more_attempts_than_their_queue(shop: Shop) -> None:
+    with refused("attempts"):
+        penstock.group([shop.price.options(retry=Retry(99)).call("a")], then=shop.all)
+    assert shop.app.client().barriers() == []
+
+
+def test_calls_of_a_group_have_the_priorities_of_their_options(shop: Shop) -> None:
+    assert shop.price.options(priority=7).call("a").message.grouped("g", 0).priority == 7
+    low, high = (shop.price.options(priority=level).call("x" * level) for level in (1, 9))
+    penstock.group([low, high], then=shop.all)
+    with shop.app.client().worker("prices", group="tasks") as worker:
+        (task,) = worker.fetch(max_records=1, wait=0)
+        assert task.id.endswith("-1")
 
 
 def test_a_callback_may_go_on_itself_and_has_what_its_function_declares(shop: Shop, penstock_broker: Any) -> None:
