@@ -118,7 +118,7 @@ ORDER = {
     ],
     "penstock.adapters": [
         *("celery.names", "celery.routing", "celery.link", "celery.deliveries", "celery.temporary", "celery.feeds"),
-        *("celery.channel", "celery.transport", "celery.table", "celery.results", "celery", ""),
+        *("celery.channel", "celery.transport", "celery.table", "celery.results", "celery", "dramatiq", ""),
     ],
     "penstock.spark": [
         *("errors", "java", "jvm", "workers", "losses", "offsets", "options", "connection", "planning"),
