@@ -98,8 +98,14 @@ def checked(function: F) -> F:
 
 def check_fields(struct: Any) -> None:
     """Check the fields of a value that people make. Raises InvalidArgument."""
-    for name, hint in get_type_hints(type(struct)).items():
-        _check_of(hint)(name, getattr(struct, name))
+    for name, check in _checks_of(type(struct)):
+        check(name, getattr(struct, name))
+
+
+@functools.cache
+def _checks_of(kind: type) -> list[tuple[str, Callable[[str, Any], object]]]:
+    """Each field of a class, and its check."""
+    return [(name, _check_of(hint)) for name, hint in get_type_hints(kind).items()]
 
 
 def some_of(name: str, values: Sequence[str], known: Collection[str]) -> None:
