@@ -26,6 +26,7 @@ class Nodes:
     def __init__(self) -> None:
         self.peers = {node: f"tcp://127.0.0.1:{port}" for node, port in enumerate(port_pairs(3), 1)}
         self.said: dict[int, list[str]] = {1: [], 2: []}
+        self.arrived: list[Message] = []
         self.links: dict[int, PeerLinks] = {}
         self._contexts: dict[int, Context] = {}
 
@@ -54,6 +55,7 @@ class Nodes:
             for links in self.links.values():
                 links.flush(now_s())
                 found += [each.message for each in links.take()]
+            self.arrived[:] = found
             self.links[1].outgoing[3][0].socket.poll(0.001)
         return found
 
@@ -79,8 +81,7 @@ def test_nodes_with_the_same_key_meet(nodes: Nodes) -> None:
         nodes.open(node, ONE_KEY)
     nodes.until(nodes.met)
     nodes.links[1].put(Message(Kind.HEARTBEAT, 2, 1, term=3))
-    got: list[Message] = []
-    nodes.until(lambda: got or got.extend(each.message for each in [*nodes.links[2].take()]))
+    nodes.until(lambda: nodes.arrived)
     assert nodes.said == {1: [], 2: []}
 
 
