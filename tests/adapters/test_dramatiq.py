@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from penstock.broker import ServeConfig
@@ -124,6 +125,13 @@ def test_what_is_left_is_waited_for_so_long(broker, queue):
         broker.join(queue, timeout=0)
     broker.flush_all()
     broker.join(queue, timeout=0)
+
+
+def test_a_delayed_message_is_held_back_by_the_broker(broker, queue):
+    actor(broker, queue, lambda: None, actor_name="nothing").send_with_options(delay=3_600_000)
+    task = broker.client.task(f"{topic_of(queue)}-0-0", group=GROUP)
+    assert task.state == "delayed"
+    assert abs((task.time - datetime.now(UTC)).total_seconds() - 3600) < 60
 
 
 def test_a_queue_that_was_not_declared_is_none(broker):
