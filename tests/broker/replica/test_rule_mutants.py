@@ -1,0 +1,27 @@
+"""Each rule of a replicated shard broken once, which a test notices: `support.rule_mutants`."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from support.rule_mutants import MUTANTS, verdict
+from support.sources import ROOT
+
+SAMPLE = 2
+
+
+def test_each_mutant_has_one_place_and_each_rule_one_mutant():
+    counts = {mutant.rule: (ROOT / mutant.file).read_text().count(mutant.old) for mutant in MUTANTS}
+    assert [rule for rule, count in counts.items() if count != 1] == []
+    assert sorted(counts) == [rule for rule in range(1, 21) if rule != 12], "digests are not built"
+
+
+def test_some_broken_rules_are_noticed(seed):
+    alive = [mutant.rule for mutant in random.Random(seed).sample(MUTANTS, SAMPLE) if verdict(mutant) == "alive"]
+    assert alive == []
+
+
+@pytest.mark.soak
+def test_every_broken_rule_is_noticed():
+    assert [mutant.rule for mutant in MUTANTS if verdict(mutant) == "alive"] == []

@@ -1,0 +1,160 @@
+"""The rules of a replicated shard, and for each a fault that breaks it and the test that notices.
+
+A mutant is a piece of source and what takes its place. `python -m support.rule_mutants [RULE ...]` (with `tests` on the
+path) runs the tests of some rules or all over their mutants, each in a process of its own, and says which were noticed.
+The faults of the Raft core itself are `support.raft_mutants`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from typing import Any
+
+from support.sources import ROOT
+
+SECONDS = 120
+
+
+@dataclass(frozen=True)
+class RuleMutant:
+    """`rule`: its number; `says`: the rule in short. In the file, `old` becomes `new`, and a test of `tests` fails."""
+
+    rule: int
+    says: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+_REPLICA, _TESTS = "broker/replica", "tests/broker/replica"
+
+MUTANTS = [
+    RuleMutant(
+        1, "files of a deleted topic go behind a checkpoint", f"{_REPLICA}/member_logs.py",
+        "self._deleted()[topic] = self.places.entry", "super().delete(topic)",
+        f"{_TESTS}/test_members.py::test_files_of_a_deleted_topic_go_once_a_checkpoint_covers_the_deletion",
+    ),
+    RuleMutant(
+        2, "a log that does not reach its place in the checkpoint is damage", f"{_REPLICA}/opening.py",
+        "    logs.check(found)\n", "", f"{_TESTS}/test_opening_rules.py",
+    ),
+    RuleMutant(
+        3, "a log that no entry names is set aside", f"{_REPLICA}/opening.py",
+        "if log_id in places.end or not self._is_strange(log):", "if True:", f"{_TESTS}/test_opening_rules.py",
+    ),
+    RuleMutant(
+        4, "a failed append is cut before anything else is stamped", f"{_REPLICA}/replicated.py",
+        "            cutting.cut(log)\n", "            pass\n", f"{_TESTS}/test_replicated.py",
+    ),
+    RuleMutant(
+        5, "a follower makes the logs of a topic before it takes the entry", f"{_REPLICA}/preparing.py",
+        "if body is not None and not self._node.prepare(parse(body), MADE_AT_ONCE):", "if False:",
+        f"{_TESTS}/test_large_topics.py",
+    ),
+    RuleMutant(
+        6, "the shard does not serve before all directories have met", f"{_REPLICA}/replica.py",
+        "return is_open and self.directories.table.met", "return is_open", f"{_TESTS}/test_lost_disks.py",
+    ),
+    RuleMutant(
+        7, "a broker that is alone refuses the directory of a member", "storage/data_directory.py",
+        "if found is not None and found.shard:", "if False:", "tests/broker/member/test_directory.py",
+    ),
+    RuleMutant(
+        8, "a promise is durable before a message of its term leaves", f"{_REPLICA}/group_storage.py",
+        "            promises.promise(log_id, promise.term, vote)\n", "            pass\n", f"{_TESTS}/test_members.py",
+    ),
+    RuleMutant(
+        9, "a damaged member is served in a term above its promises", f"{_REPLICA}/exchange.py",
+        "return replica.may_lead() and promised < replica.core.term", "return replica.may_lead()",
+        f"{_TESTS}/test_damaged_members.py",
+    ),
+    RuleMutant(
+        10, "an order below what was acknowledged is damage", f"{_REPLICA}/opening.py",
+        "if places.last < max(known, acked):", "if places.last < known:", f"{_TESTS}/test_opening_rules.py",
+    ),
+    RuleMutant(
+        11, "nothing of a manifest goes while a member fetches it", f"{_REPLICA}/shipping.py",
+        "        self._hold(True)\n", "", f"{_TESTS}/test_catch_up.py",
+    ),
+    RuleMutant(
+        13, "an answer waits for a round that began after its request", f"{_REPLICA}/held_answers.py",
+        "if self.passing or isinstance(message, _EXEMPT):", "if True:", f"{_TESTS}/test_members.py",
+    ),
+    RuleMutant(
+        14, "an office opens when an entry of its term is applied", f"{_REPLICA}/replica.py",
+        "self.core.role is Role.LEADER and self._opened_term == self.core.term", "self.core.role is Role.LEADER",
+        f"{_TESTS}/test_members.py::test_an_office_opens_only_when_an_entry_of_its_own_term_is_applied",
+    ),
+    RuleMutant(
+        15, "nothing is stamped without asking the core", f"{_REPLICA}/replica.py",
+        "if place is None or is_full:\n            return", "if is_full:\n            return",
+        f"{_TESTS}/test_lost_disks.py",
+    ),
+    RuleMutant(
+        16, "of clocks that contradict each other the earlier counts", f"{_REPLICA}/clocks.py",
+        "(len(known) - 1) // 2", "len(known) // 2", f"{_TESTS}/test_clocks.py",
+    ),
+    RuleMutant(
+        17, "records are refused while fewer than a majority have room", f"{_REPLICA}/room.py",
+        "2 * sum(having) > len(having)", "True", f"{_TESTS}/test_room.py",
+    ),
+    RuleMutant(
+        18, "logs are made in portions, while peers are served", f"{_REPLICA}/preparing.py",
+        "MADE_AT_ONCE = 8", "MADE_AT_ONCE = 5000", f"{_TESTS}/test_large_topics.py",
+    ),
+    RuleMutant(
+        19, "what is not committed is not seen", f"{_REPLICA}/replicated.py",
+        "return min(self.places.applied.get(log.log_id, START)[0], log.written)", "return log.written",
+        f"{_TESTS}/test_replicated.py",
+    ),
+    RuleMutant(
+        20, "a peer that comes with another directory is refused", "broker/peers/greeting.py",
+        'if (known := uuid_of(hello.node)) not in (b"", hello.uuid):', 'if (known := b"x") == b"":',
+        "tests/broker/peers/test_greeting.py",
+    ),
+]  # fmt: skip
+"""Rule 12 (digests of applied state) is not built."""
+
+
+def verdict(mutant: RuleMutant) -> str:
+    """The test that noticed, or `alive`."""
+    command = [sys.executable, "-m", "support.rule_mutants", "--run", str(mutant.rule)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    try:
+        run = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "it never ends"
+    failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0].partition("::")[2].partition(" - ")[0] if failed else "alive"
+
+
+def _run(mutant: RuleMutant) -> int:
+    """Run the tests over the mutant, in this process."""
+    import pytest
+
+    path, get_code = str(ROOT / mutant.file), SourceFileLoader.get_code
+
+    def mutated(loader: SourceFileLoader, name: str) -> Any:
+        if loader.path != path:
+            return get_code(loader, name)
+        return compile((ROOT / mutant.file).read_text().replace(mutant.old, mutant.new), path, "exec")
+
+    SourceFileLoader.get_code = mutated  # pyright: ignore[reportAttributeAccessIssue]
+    lives = "not random_lives and not longer_random"
+    return pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-k", lives, *mutant.tests.split()])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--run"]:
+        sys.exit(_run(next(each for each in MUTANTS if each.rule == int(sys.argv[2]))))
+    chosen = set(map(int, sys.argv[1:]))
+    for each in MUTANTS:
+        if not chosen or each.rule in chosen:
+            print(f"{each.rule}: {verdict(each)}", flush=True)
