@@ -33,6 +33,7 @@ from .view import MemberView
 
 if TYPE_CHECKING:
     from ...storage.data_directory import Identity
+    from ...storage.errors import Corrupt
     from ...storage.files import Files
     from ...storage.promises import Promises
     from ...transport.descriptors import DescriptorRoom
@@ -142,6 +143,7 @@ def _begin(
     replica = start(
         opened, store, port, promises=promises, known=peers.known, randomness=os.urandom, config=config,
         options=options, now=now, send=sending.send, publish=watermarks.publish,
+        on_damage=_say_of_damage,
     )  # fmt: skip
     links = peers.links
     sending.links, sending.replica = links, replica
@@ -153,6 +155,10 @@ def _begin(
 def _free_bytes(data: str) -> int:
     disk = os.statvfs(data)
     return disk.f_bavail * disk.f_frsize
+
+
+def _say_of_damage(damage: Corrupt) -> None:
+    say(f"{damage.message}: this node goes on, as the other nodes have no majority without it; bring them back first")
 
 
 def _begin_recovering(

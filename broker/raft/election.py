@@ -119,4 +119,12 @@ def hears_quorum(state: RaftState) -> bool:
     heard = joint_result(state.configuration.voters, state.configuration.outgoing, active)
     for node, peer in state.peers.items():
         peer.active = node == state.node
+    state.heard = active
     return heard is Result.WON
+
+
+def spares_itself(state: RaftState) -> bool:
+    """The others have a quorum without this node, by what was heard of them in this period and the one before."""
+    active = {node: peer.active or state.heard.get(node, False) for node, peer in state.peers.items()}
+    active[state.node] = False
+    return joint_result(state.configuration.voters, state.configuration.outgoing, active) is Result.WON

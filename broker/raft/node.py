@@ -208,6 +208,11 @@ class RaftNode:
         """The last entry it knows to be committed."""
         return self._state.log.committed
 
+    @property
+    def spares_itself(self) -> bool:
+        """The other members have a quorum without this one, as far as a leader has heard of late."""
+        return election.spares_itself(self._state)
+
     def status(self) -> RaftStatus:
         """Everything that is worth showing."""
         state = self._state

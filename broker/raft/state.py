@@ -71,8 +71,20 @@ class RaftState:
     """One node's view of its group."""
 
     __slots__ = (
-        *("after_write", "configuration", "elapsed", "heartbeat_elapsed", "last_change", "leader", "log", "own_from"),
-        *("node", "options", "outbox", "peers", "pending_change", "read_states", "reads", "role", "term", "timeout"),
+        *("after_write", "configuration", "elapsed", "heard", "heartbeat_elapsed", "last_change", "leader", "log"),
+        *(
+            "node",
+            "own_from",
+            "options",
+            "outbox",
+            "peers",
+            "pending_change",
+            "read_states",
+            "reads",
+            "role",
+            "term",
+            "timeout",
+        ),
         *("transferee", "uncommitted_bytes", "vote", "votes"),
     )
 
@@ -90,6 +102,7 @@ class RaftState:
         self.read_states: list[ReadState] = []
         self.configuration = Configuration()
         self.peers: dict[int, PeerProgress] = {}  # of all members, this one too, in ascending order
+        self.heard: dict[int, bool] = {}  # of a leader: who was heard of before the last check of the quorum
         self.last_change = 0  # the entry of the newest change that is applied
         self.configure(restored(members))
         self.follow(self.term, NONE)

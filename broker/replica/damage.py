@@ -14,10 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from ...storage.data_directory import DAMAGED
-from ...storage.errors import Corrupt
+from ...storage.errors import Corrupt, InvalidBatch, NewerFormat
 from ..raft.errors import EntriesLost
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...storage.batch import Batch
     from ...storage.files import Files
 
 
@@ -57,3 +60,20 @@ def note_of(files: Files, data: str, error: BaseException) -> bool:
     else:
         return False
     return True
+
+
+def verify(batches: Iterable[Batch], path: str) -> None:
+    """Raise Corrupt where a batch that was read from the log at `path` does not verify, columns included.
+
+    A reader verifies headers and leaves the columns to whom it hands them to, as there is no other copy. Here the
+    other nodes have one, so what leaves a member is verified before, and the member is what learns of its damage.
+    """
+    for batch in batches:
+        try:
+            batch.check()
+        except NewerFormat:
+            continue  # of a later version, which verifies it
+        except InvalidBatch as error:
+            raise Corrupt(
+                f"batch {batch.seq} of {path} cannot be read: {error.message}", path=path, next_offset=batch.end_offset
+            ) from error

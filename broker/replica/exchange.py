@@ -61,6 +61,10 @@ class Exchanging(Protocol):
         """Whether files must stay."""
         ...
 
+    def met(self, damage: Corrupt) -> None:
+        """Reading for another member has met damage here."""
+        ...
+
 
 class Exchange:
     """See the module."""
@@ -72,7 +76,7 @@ class Exchange:
         self._replica = replica
         self._send = send
         self._wanted = (0, 0)  # entry and term of the state that is fetched
-        self.shipping = Shipping(self._put_piece, replica.hold, self._ended)
+        self.shipping = Shipping(self._put_piece, replica.hold, self._ended, replica.met)
         self.catching_up = CatchUp(
             files, data, replica.order.log.log_id, own=self._own, ask=self._put_ask, options=options
         )

@@ -6,18 +6,20 @@ held until the round of its turn is confirmed. All answers of a turn share one r
 
 Contract: a port like the one it wraps (engine/ports.py). Held answers are dropped with the lead: their connections are
 told `Moved`. Deliveries, greetings and counters pass at once. Once a read has met damage, nothing leaves any more: the
-others have what is damaged here, and the replica closes.
+others have what is damaged here, and the replica closes, if they can go on without it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...storage.cursor import Chunk
 from ...storage.errors import Corrupt
 from ...transport.messages import ClusterState, Deliver, StatsReply, TransferBegun, Welcome
+from .damage import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from ...storage.cursor import Cursor
     from ..engine.ports import Payload, Peer, Port
@@ -32,6 +34,11 @@ class HeldAnswers:
         self.passing = False
         self.damage: Corrupt | None = None
         """What a read has met. Nothing leaves from then on."""
+        self.spared: Callable[[], bool] = lambda: True
+        """Whether the others go on if this replica closes."""
+        self.tell: Callable[[Corrupt], None] = lambda damage: None
+        """Told of damage that this replica goes on with."""
+        self._told: set[str] = set()
         self._port = port
         self.open_delivery, self.close_delivery = port.open_delivery, port.close_delivery
         self.open_wake, self.wake, self.asleep, self.close_wake = (
@@ -57,16 +64,27 @@ class HeldAnswers:
         return True
 
     def read(self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable) -> Any:
-        """As the port does. Raises what that does."""
+        """As the port does, and verifies columns. Raises what the port does."""
         try:
-            return self._port.read(cursor, max_bytes, limit_seq, token)
+            found = self._port.read(cursor, max_bytes, limit_seq, token)
+            if isinstance(found, Chunk):
+                verify(found.batches, cursor.path)
+            return found
         except Corrupt as error:
             self.meet(error)
             raise
 
     def meet(self, damage: Corrupt) -> None:
-        """A read has met damage: the replica closes, and others tell clients what is damaged here."""
-        self.damage = self.damage or damage
+        """A read has met damage: the replica closes, and others tell clients what is damaged here.
+
+        Where the others cannot go on without it, it stays, and clients are told of the damage.
+        """
+        if self.damage is None and not self.spared():
+            if damage.path not in self._told:
+                self._told.add(damage.path)
+                self.tell(damage)
+        else:
+            self.damage = self.damage or damage
 
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
         """As the port does; nothing where a read has met damage, which the delivery may have gone around."""

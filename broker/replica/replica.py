@@ -34,6 +34,7 @@ from ...storage.errors import StorageFull
 from ...transport.messages import AskCluster, Hello, NameRequest, Ping, ReplaceNode, Stats, TransferLead
 from ..raft.messages import EntryKind, Kind
 from ..raft.state import Role
+from .bodies import Gone, bodies_of
 from .clocks import MemberClocks
 from .directories import change_of
 from .durable_prefix import DurablePrefix
@@ -46,6 +47,7 @@ from .preparing import Preparing
 from .room import RESERVE_BYTES, DiskRoom
 
 if TYPE_CHECKING:
+    from ...storage.errors import Corrupt
     from ...storage.log import LogWriter
     from ..engine.logs.history import History
     from ..engine.node import Node
@@ -398,28 +400,15 @@ class Replica:
     def _put(self, message: Message) -> None:
         """Send a message, with the batches that its entries only name. One whose batches are gone is not sent: its
         receiver is offered what they add up to."""
-        bodies: list[bytes] = []
-        for entry in message.entries if message.kind is Kind.APPEND else ():
-            for _, row in batches_of(entry.kind, entry.data):
-                if row.position:
-                    continue
-                body = self._read(row)
-                if body is None:
-                    self._storage.floor = max(self._storage.floor, entry.index)
-                    self.core.report_unreachable(message.to)
-                    return
-                bodies.append(body)
+        bodies = bodies_of(message.entries if message.kind is Kind.APPEND else (), self.node, self.met)
+        if isinstance(bodies, Gone):
+            self._storage.floor = max(self._storage.floor, bodies.entry)
+            self.core.report_unreachable(message.to)
+            return
         self.exchange.sends(message)
         if message.kind is Kind.HEARTBEAT_ACK:
             message.room, message.clock_us = self.room.own, self.clocks.own_us
         self._send(message, bodies)
-
-    def _read(self, row: NamedBatch) -> bytes | None:
-        """A batch from its log; None where retention, or the deletion of its topic, took it."""
-        history = self.node.history_of(row.log_id)
-        if history is None or row.seq < history.log.names[0].base_seq:
-            return None
-        return history.log.batch_at(row.seq)
 
     # -- acknowledging and applying -----------------------------------------------------------------
 
@@ -472,6 +461,10 @@ class Replica:
         """Write a checkpoint now. Raises StorageFull, Poisoned."""
         self._storage.checkpoint = self._checkpoints.save(self)
         return self._storage.checkpoint
+
+    def met(self, damage: Corrupt) -> None:
+        """See HeldAnswers."""
+        self._answers.meet(damage)
 
     def hold(self, held: bool) -> None:
         """Whether a member fetches what the newest checkpoint names, so that no file of it may go."""

@@ -6,7 +6,7 @@ has it no longer.
 
 Contract: reads only what is committed. What leaves in one tick is bounded, so that shipping does not displace the
 shard's own work; a piece is bounded by `PIECE_BYTES` or one batch. Whatever cannot be read any more is withdrawn, and
-the member asks for another manifest; damage raises Corrupt. Must not know Raft, or what batches mean.
+the member asks for another manifest. Must not know Raft, or what batches mean.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from .catchup_messages import (
     ShippedLog,
     Withdrawn,
 )
+from .damage import verify
 
 if TYPE_CHECKING:
     from ...storage.files import Files
@@ -67,7 +68,10 @@ class Shipment:
         """The next batches of a log, at least one. Raises StorageError, OSError."""
         shipped = self.by_id[ask.log_id]
         chunk = self._open(shipped).cursor_at(ask.seq + 1).next(PIECE_BYTES, shipped.seq)
-        return [] if chunk is None else [bytes(batch.buffer) for batch in chunk.batches]
+        if chunk is None:
+            return []
+        verify(chunk.batches, self._places[ask.log_id][0])
+        return [bytes(batch.buffer) for batch in chunk.batches]
 
     def _open(self, shipped: ShippedLog) -> LogReader:
         path, files, generation = self._places[shipped.log_id]
@@ -100,10 +104,15 @@ class Shipment:
 
 
 class Shipping:
-    """All shipments of a leader. `hold` is told whether files must stay, `ended` of members that fell silent."""
+    """All shipments of a leader. `hold` is told whether files must stay, `ended` of members that fell silent, and
+    `met` of damage."""
 
-    def __init__(self, send: SendPiece, hold: Callable[[bool], None], ended: Callable[[int], None]) -> None:
+    def __init__(
+        self, send: SendPiece, hold: Callable[[bool], None], ended: Callable[[int], None],
+        met: Callable[[Corrupt], None],
+    ) -> None:  # fmt: skip
         self._send = send
+        self._met = met
         self._hold = hold
         self._ended = ended
         self._shipments: dict[int, Shipment] = {}
@@ -174,8 +183,10 @@ class Shipping:
                 data = shipment.file(ask)
                 self._send(member, FilePiece(ask.entry, ask.log_id, ask.name, ask.position, data), ())
                 size = len(data)
-        except Corrupt:
-            raise  # this leader has lost what it is asked for
+        except Corrupt as damage:
+            self._met(damage)  # this leader has lost what it is asked for, and does not say so: it would be asked again
+            self.end(member)
+            return
         except (StorageError, OSError):
             self.end(member)
             self._send(member, Withdrawn(ask.entry), ())

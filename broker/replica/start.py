@@ -90,6 +90,7 @@ def start(
     now: Now,
     send: Send,
     on_role: Callable[[int, int], None] = lambda leader, term: None,
+    on_damage: Callable[[Corrupt], None] = lambda damage: None,
     publish: Publish = lambda logs: None,
     checkpoint_every: int = ENTRIES,
     order_segments: int = SEGMENTS,
@@ -105,6 +106,7 @@ def start(
     logs = store(replicated)
     logs.places = opened.places
     answers = HeldAnswers(port)
+    answers.spared, answers.tell = lambda: core.spares_itself, on_damage
     lead: list[Replica] = []
     files = opened.order.log.files
     data = opened.order.log.path.rpartition("/")[0]

@@ -9,6 +9,7 @@ from penstock.broker.raft.messages import Kind, Message
 from penstock.broker.replica import catchup_messages as cm
 from penstock.broker.replica.checkpoint import Checkpoint
 from penstock.broker.replica.damage import NotedDamage, note, note_of, noted
+from penstock.broker.replica.entries import INLINE_BYTES
 from penstock.broker.replica.errors import ReplicaBroken, ReplicaDamaged
 from penstock.broker.replica.recovering import sound_end
 from penstock.storage import snapshots
@@ -190,6 +191,65 @@ def test_a_leader_whose_reads_meet_damage_closes_and_another_answers():
     assert isinstance(answer, m.Fetched), answer
     assert shard.leader is not leader
     shard.until(lambda: is_whole(shard))
+
+
+def rot(member: Member, topic: bytes, partition: int, value: bytes) -> None:
+    """Flip a bit in the middle of a value on a member's disk, which no header tells of."""
+    for path in segments(member, f"{DATA}/topics/{topic.hex()}/{partition}"):
+        place = bytes(member.files.contents[path].data).find(value)
+        if place >= 0:
+            flip(member, path, place + len(value) // 2)
+            return
+    raise AssertionError(f"{value!r} is on no segment")
+
+
+def test_a_leader_notices_a_value_that_rotted_before_it_hands_it_out():
+    shard = Shard(8)
+    topic = shard.topic("t")
+    produce(shard, topic, 10)
+    leader = shard.leader
+    assert leader is not None
+    rot(leader, topic, 0, b"4".ljust(3_000, b"."))
+    fetch = lambda n: m.Fetch(n, topic, 0, 0, term=-1, max_bytes=1 << 20, wait_ms=0)  # noqa: E731
+    first = shard.send(leader, fetch)
+    shard.rounds(1)
+    assert shard.answer(leader, first) is None
+    assert isinstance(shard.ask(fetch), m.Fetched)
+    assert shard.leader is not leader
+    shard.until(lambda: is_whole(shard))
+    assert noted(leader.files, DATA) is None, "it has fetched what it had lost"
+
+
+def test_a_leader_without_which_there_is_no_majority_goes_on_with_its_damage_and_says_so():
+    """A third node alone could not lead: the shard would stand still for one rotten value."""
+    shard, topic, member = damaged(9)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    told: list[str] = []
+    leader.replica._answers.tell = lambda damage: told.append(damage.path)
+    rot(leader, topic, 0, b"4".ljust(3_000, b"."))
+    shard.until(lambda: told)
+    shard.rounds(8)
+    assert member.recovery is not None
+    assert shard.leader is leader
+    assert told == [f"{DATA}/topics/{topic.hex()}/0"], "once, though it is met again"
+    produce(shard, topic, 2)
+
+
+def test_a_leader_notices_a_value_that_rotted_before_a_member_that_is_behind_gets_it():
+    shard = Shard(10)
+    topic = shard.topic("t")
+    leader, member = shard.leader, a_follower(shard)
+    assert leader is not None
+    assert leader.replica is not None
+    member.crash(power=True)
+    produce(shard, topic, 2, size=INLINE_BYTES + 1)
+    rot(leader, topic, 0, b"0".ljust(INLINE_BYTES, b"."))
+    leader.replica._answers.spared = lambda: True
+    member.start()
+    shard.until(lambda: leader in shard.closed or leader.recovery is not None)
+    assert noted(leader.files, DATA) is not None
 
 
 def test_a_snapshot_that_is_damaged_has_its_log_fetched():
