@@ -65,7 +65,7 @@ def note_of(files: Files, data: str, error: BaseException) -> bool:
 def verify(batches: Iterable[Batch], path: str) -> None:
     """Raise Corrupt where a batch that was read from the log at `path` does not verify, columns included.
 
-    A reader verifies headers and leaves the columns to whom it hands them to, as there is no other copy. Here the
+    A reader verifies headers and leaves the columns to its caller, as there is no other copy. Here the
     other nodes have one, so what leaves a member is verified before, and the member is what learns of its damage.
     """
     for batch in batches:

@@ -3,7 +3,8 @@
 Idea: making a log takes milliseconds, and a topic may have a thousand. Meanwhile the leader is to hear of this member,
 so appends wait here in order, and everything else is taken at once.
 
-Contract: an append of an earlier term does not wait: the core refuses it. What waits is bounded; more is dropped, as if
+Contract: an append of an earlier term does not wait: the core refuses it. Nothing is made for an entry that is applied,
+as when an append comes twice: its topic may be deleted by now. What waits is bounded; more is dropped, as if
 lost. Raises what making a log does. Must not know Raft beyond its messages.
 """
 
@@ -36,7 +37,9 @@ class Preparing:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._catalogue = node.logs[0].log_id
+        catalogue = node.history_of(node.logs[0].log_id)
+        assert catalogue is not None
+        self._catalogue = catalogue
         self._held: deque[tuple[Message, Bodies]] = deque()
 
     def __bool__(self) -> bool:
@@ -60,7 +63,7 @@ class Preparing:
         """Make some of the logs that an append names and that are to be made. Returns whether all are there."""
         for entry in message.entries if message.term >= term else ():
             for flush, row in batches_of(entry.kind, entry.data):
-                if row.log_id == self._catalogue:
+                if row.log_id == self._catalogue.log.log_id and row.seq > self._catalogue.committed.seq:
                     body = flush.inlined(row) or bodies.get((row.log_id, row.seq, row.checksum))
                     if body is not None and not self._node.prepare(parse(body), MADE_AT_ONCE):
                         return False

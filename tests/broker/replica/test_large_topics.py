@@ -175,3 +175,27 @@ def test_a_leader_of_an_earlier_term_has_no_logs_made():
     shard.deliver(shard.network.index(append))
     assert not member.replica.preparing
     assert len(member.files.listdir(f"{DATA}/topics")) == 1
+
+
+def test_an_append_that_comes_again_does_not_open_the_logs_of_a_topic_that_was_deleted():
+    shard = Shard(1686)
+    shard.topic("kept", 1)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    member = next(each for each in shard.members.values() if each is not leader)
+    last = leader.replica.order.last_index()
+    request = shard.send(leader, lambda number: m.CreateTopic(number, "deleted", 2, {}))
+    while leader.replica.order.last_index() == last:
+        shard.turn(leader)
+    (append,) = [sent for sent in shard.network if sent.message.to == member.number and sent.message.entries]
+    shard.rounds(3)
+    topic = shard.answer(leader, request).topics[0].topic
+    assert isinstance(shard.ask(lambda number: m.DeleteTopic(number, topic)), m.Done)
+    shard.rounds(3)
+    assert member.replica is not None
+    logs = member.replica.node.logs
+    assert len(logs) == 2
+    shard.network.append(append)
+    shard.deliver(0)
+    assert member.replica.node.logs == logs
