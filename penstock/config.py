@@ -137,7 +137,9 @@ class Config(Struct, frozen=True, kw_only=True):
     transaction_expiry_s: Annotated[float, _about("Committed epochs of a transaction are forgotten after.", "s")] = (
         90 * 86400.0
     )
-    group_expiry_s: Annotated[float, _about("A silent group without members is deleted after.", "s")] = 30 * 86400.0
+    group_expiry_s: Annotated[
+        float, _about("A silent group is deleted after; one of a queue once its topic is empty.", "s")
+    ] = 30 * 86400.0
     handover_s: Annotated[float, _about("How long a member may keep a partition it should release.", "s")] = 10.0
 
 

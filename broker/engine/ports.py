@@ -319,7 +319,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     producer_expiry_s: float = 7 * 86400.0  # an unnamed producer silent for so long is forgotten
     stage_expiry_s: float = 3600.0  # a stage that got nothing for so long, and was not committed, is dropped
     transaction_expiry_s: float = 90 * 86400.0  # which epoch of a transaction was decided is forgotten so long after
-    group_expiry_s: float = 30 * 86400.0  # a group without members, silent for so long, is deleted
+    group_expiry_s: float = 30 * 86400.0  # a group silent for so long is deleted, one of a queue with its last record
     handover_s: float = 10.0  # how long a revoked partition may be kept before it is taken
     session_timeout_min_s: float = 1.0
     session_timeout_max_s: float = 300.0

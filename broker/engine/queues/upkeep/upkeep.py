@@ -1,7 +1,8 @@
 """Upkeep: expiry of dead letters and of abandoned queue groups.
 
 Idea: dead letters are discarded after `dead_retention_s`. A group without leases, settles or requests for a long time
-is abandoned and deleted, as stream groups are; but not one whose leases have no end, as long as it has open records.
+is abandoned and deleted, as stream groups are, but only once its topic has no records any more: what waits for a worker
+would be lost with the group, and what is done would be done again by a group of that name that is made later.
 Requests that get no records renew the group in the log now and then, so that a group with idle workers survives a
 restart.
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...tables import effects as fx
+from ...tables.queues.unfinished import unfinished
 from ..requests.dead_letters import PORTION, ranges
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class Upkeep:
         last_us = max(each.last_us for each in everywhere)
         asked_us = self._lines.asked_us(topic, queue.group, time_us)
         silent = max(last_us, asked_us, queue.paused_until_us) < time_us - self._expiry_us
-        if silent and not any(each.stays for each in everywhere):
+        if silent and not any(map(_has_records, topic.readable)):
             self._leasing.leave(topic, queue.group)
             partition.propose(fx.QueueDeleted(queue.group))
             self._due.pop((partition, queue.group), None)
@@ -70,6 +72,12 @@ class Upkeep:
         """The partition is gone."""
         for key in [key for key in self._due if key[0] is partition]:
             del self._due[key]
+
+
+def _has_records(partition: Partition) -> bool:
+    """Whether there is something to do, or that was done; what is delayed may be carried behind all records."""
+    state = partition.committed
+    return state.first < state.end or len(unfinished(state)) > 0
 
 
 def _everywhere(topic: Topic, group: str) -> list[Queue]:

@@ -391,12 +391,6 @@ class Queue:
         return offset in self.cancelled or offset in self.apart
 
     @property
-    def stays(self) -> bool:
-        """Whether silence does not make the group expire: its leases have no end, and it has open records."""
-        some = self.leases or self.retrying or self.held or self.dead_letters
-        return self.settings.lease_s is None and bool(some)
-
-    @property
     def in_flight(self) -> int:
         """How many records are leased."""
         return self.leases.records

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from penstock.broker.engine.queues.upkeep import upkeep
 from penstock.broker.engine.tables import effects as fx
+from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
 from support.dead import die, opened, queue, set_queue
 from support.engine import Rig
@@ -22,6 +23,11 @@ def made(partitions: int = 1, **settings: Any) -> tuple[Rig, bytes]:
         rig.produce(topic, [b"%d" % each for each in range(10)], number)
         set_queue(rig, topic, partition=number, **settings)
     return rig, topic
+
+
+def empty(rig: Rig, topic: bytes) -> None:
+    """Remove all records."""
+    rig.ask(m.Trim, topic, m.TrimRule.RECORDS, 0)
 
 
 def groups(rig: Rig, topic: bytes, partition: int = 0) -> list[str]:
@@ -82,8 +88,9 @@ def test_what_died_again_is_given_up_when_its_new_time_is_up():
 # -- abandoned groups -----------------------------------------------------------------------------
 
 
-def test_an_unused_group_is_deleted_everywhere_and_stays_so():
+def test_an_unused_group_of_an_empty_topic_is_deleted_everywhere_and_stays_so():
     rig, topic = made(partitions=2)
+    empty(rig, topic)
     rig.pass_time(DAY_S - 100, step=100)
     assert [groups(rig, topic, each) for each in (0, 1)] == [["g"], ["g"]]
     rig.pass_time(300, step=50)
@@ -136,6 +143,7 @@ def test_asking_does_not_write_more_than_it_takes():
 
 def test_a_group_that_is_paused_stays():
     rig, topic = made()
+    empty(rig, topic)
     until_us = rig.now.wall_us + round(3 * DAY_S * 1e6)
     opened(rig, topic).propose(fx.QueuePaused("g", until_us))
     rig.pass_time(2 * DAY_S, step=200)
@@ -144,9 +152,9 @@ def test_a_group_that_is_paused_stays():
     assert groups(rig, topic) == []
 
 
-@pytest.mark.parametrize("verb", [None, q.Verb.NACK, q.Verb.REJECT])
-def test_a_group_whose_leases_have_no_end_stays_as_long_as_it_has_open_records(verb: q.Verb | None):
-    rig, topic = made(partitions=2, lease_s=None, max_attempts=None)
+@pytest.mark.parametrize("verb", [None, q.Verb.NACK, q.Verb.REJECT, q.Verb.ACK])
+def test_a_group_stays_as_long_as_its_topic_has_records(verb: q.Verb | None):
+    rig, topic = made(partitions=2, max_attempts=None)
     leased = rig.ask(q.Lease, topic, "g", "w", 1, 0)
     if verb is not None:
         rig.ask(q.SettleTasks, topic, "g", [q.Settle(0, leased.token, verb, delay_ms=0)])
@@ -154,10 +162,7 @@ def test_a_group_whose_leases_have_no_end_stays_as_long_as_it_has_open_records(v
     rig.restart(clean=False)
     rig.pass_time(3 * DAY_S, step=100)
     assert [groups(rig, topic, each) for each in (0, 1)] == [["g"], ["g"]]
-    if verb == q.Verb.REJECT:
-        assert rig.ask(q.RedriveDead, topic, "g").count == 1
-    token = leased.token if verb is None else rig.ask(q.Lease, topic, "g", "w", 1, 0).token
-    rig.ask(q.SettleTasks, topic, "g", [q.Settle(0, token, q.Verb.ACK)])
+    empty(rig, topic)
     rig.pass_time(2 * DAY_S, step=100)
     assert [groups(rig, topic, each) for each in (0, 1)] == [[], []]
 
