@@ -11,6 +11,7 @@ a further one takes the place of the oldest. A connection says `opened`, `known`
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
@@ -23,6 +24,10 @@ SWEEP_S = 1.0
 
 REFUSED_MAX = 100
 """Refused connections that may still read why; further ones are closed at once."""
+
+SWEPT = 1000
+"""Closed connections of all doors after which what they leave is collected: they and their tasks name each other, and
+the collector, which is calm for the sake of latency, would come to them after hundreds of megabytes."""
 
 
 class DoorConnection(Protocol):
@@ -50,11 +55,18 @@ class AllConnections:
     def __init__(self, most: int) -> None:
         self.most = most
         self.doors: list[Connections[Any]] = []
+        self._closed = 0
 
     @property
     def full(self) -> bool:
         """Whether there are as many as there may be."""
         return sum(map(len, self.doors)) >= self.most
+
+    def closed(self) -> None:
+        """Know of one that is open no longer."""
+        self._closed += 1
+        if self._closed % SWEPT == 0:
+            gc.collect()
 
 
 class Connections(Generic[Opened]):
@@ -112,6 +124,7 @@ class Connections(Generic[Opened]):
         """Know of one that is open no longer."""
         self._open.pop(connection, None)
         self._strangers.pop(connection, None)
+        self._every.closed()
         if not self._open and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 from penstock.gateway import connections as module
-from penstock.gateway.connections import REFUSED_MAX, AllConnections, Connections
+from penstock.gateway.connections import REFUSED_MAX, SWEPT, AllConnections, Connections
 
 
 class Peer:
@@ -152,3 +153,21 @@ def test_draining_takes_so_long_at_most():
         return peer
 
     assert asyncio.run(run()).ended == ["drained", "cut"]
+
+
+def test_what_closed_connections_leave_is_collected_now_and_then() -> None:
+    """They are parts of cycles, and the collector of the gateway is told to be rare."""
+    every = AllConnections(10)
+    doors = [Connections[Peer](10, every, b"") for _ in range(2)]
+    peers, left = [Peer(), Peer()], Peer()
+    left.ended = [left]  # type: ignore[list-item]
+    gone = weakref.ref(left)
+    gc.disable()
+    try:
+        del left
+        for number in range(SWEPT):
+            assert gone() is not None
+            doors[number % 2].closed(peers[number % 2])
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -38,6 +38,9 @@ GROWTH = 96 << 20
 SERVED_S = 10.0
 """What another client waits at most, on a busy machine."""
 
+SOAK_S = float(os.environ.get("PENSTOCK_SOAK_S", "3600"))
+"""Read before a test runs, which sees no variables of penstock."""
+
 WARM = 3
 """Rounds before descriptors and memory are noted."""
 
@@ -219,4 +222,4 @@ def test_hostile_traffic_at_all_doors_leaves_nothing_behind(doors: Doors, seed: 
 @pytest.mark.soak
 @pytest.mark.timeout(5400)
 def test_an_hour_of_hostile_traffic_at_all_doors_leaves_nothing_behind(doors: Doors, seed: int):
-    survive(doors, random.Random(seed), 2 * WARM, float(os.environ.get("PENSTOCK_SOAK_S", "3600")))
+    survive(doors, random.Random(seed), 2 * WARM, SOAK_S)
