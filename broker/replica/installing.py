@@ -98,8 +98,9 @@ def _extend(files: Files, path: str, staged: str, wanted: InstalledLog, options:
     try:
         if log.checksum_at(wanted.seq) == wanted.checksum:
             return
-        if log.damage or log.written < wanted.behind:
-            raise ReplicaDamaged(f"{path} ends at batch {log.written}, and {wanted.behind} was there before")
+        first = log.names[0].base_seq
+        if log.damage or not first - 1 <= wanted.behind <= log.written:
+            raise ReplicaDamaged(f"{path} holds batches {first} to {log.written}, and had {wanted.behind}", path=path)
         log.cut(wanted.behind)
         for batches in _staged(files, staged, wanted):
             log.append_stamped(batches)

@@ -5,9 +5,9 @@ the logs reach. Batches that stand inside entries are appended again, the order 
 every tail behind the order is cut. All of it is synced before the replica serves.
 
 Contract: a crash at any point of an opening leaves what the next one opens to the same entries or more. Raises
-`ReplicaDamaged`, with nothing changed, where something is gone that was durable: a log that is missing, that ends
-before its place in the checkpoint or before its newest snapshot, an order that ends before an entry that was
-acknowledged. A directory that the order does not name is set aside, and never removed.
+`ReplicaDamaged`, with nothing changed, where something is gone that was durable: a log that is missing, that lacks its
+beginning, that ends before its place in the checkpoint or before its newest snapshot, an order that ends before an
+entry that was acknowledged. A directory that the order does not name is set aside, and never removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .checkpoint import Checkpoint
 from .directories import Members, change_of
 from .errors import ReplicaDamaged
 from .order_log import OrderLog
-from .places import START, Places
+from .places import START, LogRow, Places
 from .replicated import Replicated
 from .walk import Missing, walk
 
@@ -82,7 +82,7 @@ def _open(files: Files, order: OrderLog, logs: _Logs) -> OpenedOrder:
     places = Places(found.entry, found.places())
     logs.order.places = places
     changes: list[Entry] = []
-    missing = walk(_entries(order, found.entry + 1, changes), places, logs.checksum)
+    missing = walk(_entries(order, found.entry + 1, changes), places, logs.stands)
     known = _known_commit(files, found, places, logs)
     acked = _acked(order, found)
     if places.last < max(known, acked):
@@ -121,13 +121,17 @@ def _known_commit(files: Files, found: Checkpoint, places: Places, logs: _Logs) 
     for log_id, log in logs.by_id.items():
         if log_id not in places.end:
             continue  # it is set aside
-        seqs = [snapshots.seq_of(name) or 0 for name in files.listdir(log.path)]
-        newest = max(seqs, default=0)
+        newest = _newest_snapshot(files, log)
         entry = places.entry_of(log_id, newest) if newest else 0
         if entry is None:
             raise ReplicaDamaged(f"{log.path} has a snapshot of batch {newest}, which the order does not reach")
         known = max(known, entry)
     return known
+
+
+def _newest_snapshot(files: Files, log: LogWriter) -> int:
+    """The batch of a log's newest snapshot; 0 without one."""
+    return max((snapshots.seq_of(name) or 0 for name in files.listdir(log.path)), default=0)
 
 
 def _acked(order: OrderLog, found: Checkpoint) -> int:
@@ -190,6 +194,9 @@ class _Logs:
             if other is not log:
                 log.close(clean=False)
                 raise ReplicaDamaged(f"{other.path} and {path} hold the same log")
+            first = log.names[0].base_seq
+            if _newest_snapshot(self._files, log) < first - 1:  # so it was not retention
+                raise ReplicaDamaged(f"{path} begins at batch {first}: what was before it is gone", path=path)
 
     def check(self, found: Checkpoint) -> None:
         """Raise ReplicaDamaged where a log does not reach its place in the checkpoint."""
@@ -197,17 +204,22 @@ class _Logs:
             log = self.by_id.get(log_id)
             if log is None:
                 raise ReplicaDamaged(f"log {log_id.hex()}, which the checkpoint names, is missing below {self._data}")
-            if seq and seq >= log.names[0].base_seq and self.checksum(log_id, seq) != checksum:
+            if seq and seq >= log.names[0].base_seq and log.checksum_at(seq) != checksum:
                 raise ReplicaDamaged(f"{log.path} does not hold batch {seq} as the checkpoint names it", path=log.path)
             if log.written < seq:
                 raise ReplicaDamaged(
                     f"{log.path} ends at batch {log.written}, before {seq} of the checkpoint", path=log.path
                 )
 
-    def checksum(self, log_id: bytes, seq: int) -> int | None:
-        """The header checksum of a batch that is there."""
-        log = self.by_id.get(log_id)
-        return None if log is None else log.checksum_at(seq)
+    def stands(self, row: LogRow) -> bool:
+        """Whether a batch that an entry names stands in its log, or retention took it.
+
+        Raises ReplicaDamaged where the log is missing, which was durable before the order named it.
+        """
+        log = self.by_id.get(row.log_id)
+        if log is None:
+            raise ReplicaDamaged(f"log {row.log_id.hex()}, which the order names, is missing below {self._data}")
+        return row.seq < log.names[0].base_seq or log.checksum_at(row.seq) == row.checksum
 
     def end_at(self, log: LogWriter, seq: int) -> bool:
         """Cut a log behind `seq` if it goes on; whether it did."""

@@ -19,8 +19,8 @@ from .places import LogRow, Places
 if TYPE_CHECKING:
     from ..raft.messages import Entry
 
-Checksum = Callable[[bytes, int], "int | None"]
-"""Header checksum of a batch that stands in a log now; None when there is none, or no such log."""
+Stands = Callable[[LogRow], bool]
+"""Whether a batch stands in its log now, or stood there until retention took it."""
 
 
 class Missing(NamedTuple):
@@ -30,10 +30,10 @@ class Missing(NamedTuple):
     batch: bytes
 
 
-def walk(entries: Iterable[Entry], places: Places, checksum: Checksum) -> list[Missing]:
+def walk(entries: Iterable[Entry], places: Places, stands: Stands) -> list[Missing]:
     """Follow the order from `places` on, which move to its end. Returns what is to be appended again, in order.
 
-    Raises InvalidBatch where an entry names a batch that cannot follow.
+    Raises InvalidBatch where an entry names a batch that cannot follow, and what `stands` does.
     """
     missing: list[Missing] = []
     lacking: set[bytes] = set()  # logs that end before what is to be appended to them
@@ -43,7 +43,7 @@ def walk(entries: Iterable[Entry], places: Places, checksum: Checksum) -> list[M
             row = LogRow(named.log_id, named.seq, named.checksum)
             rows.append(row)
             is_behind = row.log_id in lacking or any(each.row.log_id == row.log_id for each in again)
-            if not is_behind and checksum(row.log_id, row.seq) == row.checksum:
+            if not is_behind and stands(row):
                 continue
             body = flush.inlined(named)
             if body is None:
