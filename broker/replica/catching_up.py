@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...storage.errors import Corrupt, InvalidBatch
+from ...storage.errors import BadChecksum, Corrupt, InvalidBatch
 from ...storage.log import LogOptions
 from .catchup_messages import (
     AskBatches,
@@ -117,9 +117,12 @@ class CatchUp:
                 return False
             try:
                 state.current.add_batches(batches)
+            except BadChecksum:  # damaged on its way, or where it came from: nothing of this member is
+                return False
             except InvalidBatch:
                 if state.current.replaced:
-                    raise
+                    self._begin_from_nothing()
+                    return False
                 state.replace_current()
             self.fetched_bytes += sum(map(len, batches))
             return True
@@ -136,10 +139,8 @@ class CatchUp:
         assert state is not None
         try:
             question = state.next_ask()
-        except Corrupt:  # a snapshot that was fetched is damaged: begin anew, from nothing
-            state.close()
-            self._files.remove_tree(state.path)
-            self._begin_anew()
+        except Corrupt:  # a snapshot that was fetched is damaged
+            self._begin_from_nothing()
             return False
         if question is not None:
             self._put(question)
@@ -148,6 +149,13 @@ class CatchUp:
         self._question = None
         self._ask(self.source, Staged(state.manifest.entry))
         return True
+
+    def _begin_from_nothing(self) -> None:
+        """What is staged does not fit together."""
+        assert self._state is not None
+        self._state.close()
+        self._files.remove_tree(self._state.path)
+        self._begin_anew()
 
     def _begin_anew(self) -> None:
         source = self.source

@@ -15,11 +15,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...storage.batch import parse
+from ...storage.errors import InvalidBatch
 from .entries import batches_of
+from .errors import ReplicaBroken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ...storage.batch import Batch
     from ..engine.node import Node
     from ..raft.messages import Message
 
@@ -65,6 +68,16 @@ class Preparing:
             for flush, row in batches_of(entry.kind, entry.data):
                 if row.log_id == self._catalogue.log.log_id and row.seq > self._catalogue.committed.seq:
                     body = flush.inlined(row) or bodies.get((row.log_id, row.seq, row.checksum))
-                    if body is not None and not self._node.prepare(parse(body), MADE_AT_ONCE):
+                    if body is not None and not self._node.prepare(_verified(body), MADE_AT_ONCE):
                         return False
         return True
+
+
+def _verified(body: bytes | memoryview) -> Batch:
+    """A batch that came from another node. Raises ReplicaBroken."""
+    try:
+        batch = parse(body)
+        batch.check()
+    except InvalidBatch as error:
+        raise ReplicaBroken(f"a batch of the catalogue came that does not verify: {error.message}") from error
+    return batch

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...storage.batch import parse
-from ...storage.errors import StorageFull
+from ...storage.errors import InvalidBatch, StorageFull
 from ...transport.messages import AskCluster, Hello, NameRequest, Ping, ReplaceNode, Stats, TransferLead
 from ..raft.messages import EntryKind, Kind
 from ..raft.state import Role
@@ -337,7 +337,10 @@ class Replica:
 
     def _take(self, log_id: bytes, batches: list[bytes]) -> None:
         history = self._history(log_id)
-        self._replicated.follow(history.log, batches)
+        try:
+            self._replicated.follow(history.log, batches)
+        except InvalidBatch as error:  # which is not said of files here: the leader sends it again
+            raise ReplicaBroken(f"a batch of {history.log.path} came that does not verify: {error.message}") from error
         self._check()
         self.node.follow(history, [parse(batch) for batch in batches])
 

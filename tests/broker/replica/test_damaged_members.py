@@ -11,70 +11,16 @@ from penstock.broker.replica.checkpoint import Checkpoint
 from penstock.broker.replica.damage import NotedDamage, note, note_of, noted
 from penstock.broker.replica.entries import INLINE_BYTES
 from penstock.broker.replica.errors import ReplicaBroken, ReplicaDamaged
-from penstock.broker.replica.installing import install
-from penstock.broker.replica.places import Places
 from penstock.broker.replica.recovering import sound_end
-from penstock.broker.replica.replicated import Replicated
-from penstock.broker.replica.staging import InstalledLog, InstallRecord
-from penstock.storage import log_ids, snapshots
+from penstock.storage import snapshots
 from penstock.storage.batch import encode
 from penstock.storage.data_directory import ASIDE
 from penstock.storage.errors import Corrupt, StorageFull
 from penstock.storage.layout import DATA_START
-from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import MemoryFiles
-from penstock.storage.recovery import LogEnd
 from penstock.transport import messages as m
+from support.damaged import a_follower, cut, damaged, flip, is_whole, produce, segments
 from support.members import DATA, Member, Shard
-
-
-def produce(shard: Shard, topic: bytes, count: int, size: int = 3_000) -> None:
-    for number in range(count):
-        value = (b"%d" % number).ljust(size, b".")
-        answer = shard.ask(lambda n, at=number: m.Produce(n, topic, at % 2), bytes(encode([value])))
-        assert isinstance(answer, m.Produced), answer
-
-
-def segments(member: Member, path: str) -> list[str]:
-    return sorted(name for name in member.files.contents if name.startswith(f"{path}/") and name.endswith(".segment"))
-
-
-def cut(member: Member, path: str, size: int = 0) -> None:
-    content = member.files.contents[path]
-    del content.data[size:]
-    del member.files.disk(content).data[size:]
-
-
-def flip(member: Member, path: str, place: int) -> None:
-    content = member.files.contents[path]
-    content.data[place] ^= 1
-    member.files.disk(content).data[place] ^= 1
-
-
-def a_follower(shard: Shard) -> Member:
-    return next(each for each in shard.members.values() if each is not shard.leader)
-
-
-def is_whole(shard: Shard) -> bool:
-    entries = {each.replica.places.entry if each.replica else 0 for each in shard.members.values()}
-    return len(entries) == 1
-
-
-def damaged(seed: int, *, power: bool = False, behind: int = 0) -> tuple[Shard, bytes, Member]:
-    """A shard with a topic, and a follower that has lost the log of its first partition and recovers.
-
-    `behind`: records that it lacks.
-    """
-    shard = Shard(seed)
-    topic = shard.topic("t")
-    produce(shard, topic, 30)
-    member = a_follower(shard)
-    member.crash(power=power)
-    produce(shard, topic, behind)
-    cut(member, segments(member, f"{DATA}/topics/{topic.hex()}/0")[0])
-    shard.begin(member)
-    assert member.recovery is not None
-    return shard, topic, member
 
 
 @pytest.mark.parametrize("power", [False, True])
@@ -416,78 +362,3 @@ def test_a_batch_of_state_that_cannot_be_read_is_not_passed_over(place):
     shard.begin(member)
     shard.until(lambda: is_whole(shard))
     shard.invariants.check(full=True)
-
-
-@pytest.mark.parametrize("size", [100, INLINE_BYTES + 1])
-def test_a_log_that_is_gone_is_damage_where_only_the_order_names_it(size):
-    shard = Shard(15, checkpoint_every=10_000)
-    topic = shard.topic("t")
-    produce(shard, topic, 4, size)
-    member = a_follower(shard)
-    member.crash(power=False)
-    member.files.remove_tree(f"{DATA}/topics/{topic.hex()}")
-    shard.begin(member)
-    assert member.recovery is not None
-    assert "missing" in member.recovery.damage.reason
-    shard.until(lambda: is_whole(shard))
-    shard.invariants.check(full=True)
-
-
-def small_segments(shard: Shard, **settings: int) -> bytes:
-    """A topic of which a few records fill a segment."""
-    made = shard.ask(lambda n: m.CreateTopic(n, "t", 2, {"segment_bytes": 65536, **settings}))
-    return made.topics[0].topic
-
-
-@pytest.mark.parametrize("size", [12_000, INLINE_BYTES + 1])
-@pytest.mark.parametrize("behind", [0, 8])
-def test_a_log_that_has_lost_its_oldest_segments_is_damage(size, behind):
-    """With `behind`, they are gone from behind the place that the checkpoint has of the log."""
-    shard = Shard(16, checkpoint_every=10_000)
-    topic = small_segments(shard)
-    member = a_follower(shard)
-    produce(shard, topic, behind, size)
-    if behind:
-        shard.rounds(2)
-        member.replica.checkpoint()
-    produce(shard, topic, 24, size)
-    member.crash(power=False)
-    assert len(segments(member, f"{DATA}/topics/{topic.hex()}/0")) > 1
-    for path in segments(member, f"{DATA}/topics/{topic.hex()}/0")[:-1]:
-        member.files.unlink(path)
-    shard.begin(member)
-    assert member.recovery is not None
-    assert "what was before it is gone" in member.recovery.damage.reason
-    shard.until(lambda: is_whole(shard))
-    shard.invariants.check(full=True)
-
-
-def test_segments_that_retention_took_behind_the_checkpoint_are_no_damage():
-    shard = Shard(17, checkpoint_every=10_000)
-    topic = small_segments(shard, retention_bytes=65536)
-    produce(shard, topic, 60, INLINE_BYTES + 1)
-    shard.rounds(100)
-    leader = shard.leader
-    assert leader is not None
-    path = f"{DATA}/topics/{topic.hex()}/0"
-    assert next(log for log in leader.replica.node.logs if log.path == path).names[0].base_seq > 1
-    last = leader.replica.order.last_index()
-    leader.crash(power=False)
-    shard.begin(leader)
-    assert leader.replica is not None
-    assert leader.replica.order.last_index() == last
-    shard.until(lambda: is_whole(shard))
-    shard.invariants.check(full=True)
-
-
-def test_a_log_that_begins_behind_where_an_install_goes_on_is_damage():
-    files = MemoryFiles()
-    path = f"{DATA}/topics/{bytes(16).hex()}/0"
-    log_id = log_ids.own_id(path) or b""
-    start = LogEnd(10, 10, 0, 99, 1, 1).at_start()
-    LogWriter.create(path, files=files, log_id=log_id, order=Replicated(Places(0, {})), start=start).close()
-    body = msgspec.msgpack.encode(InstallRecord(1, 20, False, [InstalledLog(log_id, bytes(16), 0, False, 9, 12, 7)]))
-    snapshots.save(files, f"{DATA}/staged", 20, 0, body, bytes(16))
-    with pytest.raises(ReplicaDamaged, match="holds batches 11 to 10, and had 9") as raised:
-        install(files, DATA, bytes(16))
-    assert raised.value.path == path
