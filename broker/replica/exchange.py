@@ -45,6 +45,11 @@ class Exchanging(Protocol):
     order: OrderLog
     places: Places
 
+    @property
+    def promised(self) -> int:
+        """The term that is promised durably."""
+        ...
+
     def logs(self) -> list[LogWriter]:
         """Every open log but the order log."""
         ...
@@ -140,7 +145,10 @@ class Exchange:
 
     def _got(self, member: int, said: cm.Shipped, batches: list[bytes]) -> None:
         if isinstance(said, cm.Manifest):
-            self._wanted = said.entry, checkpoints.decode(said.checkpoint, "a manifest").term
+            term = checkpoints.decode(said.checkpoint, "a manifest").term
+            if term > self._replica.promised:  # as if lost: what is installed is of a term that is promised
+                return
+            self._wanted = said.entry, term
         if not self._lacks(*self._wanted):  # the order itself has come this far, and what is behind it is acknowledged
             self.catching_up.end()
         elif self.catching_up.take(member, said, batches):

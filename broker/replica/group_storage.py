@@ -3,8 +3,8 @@
 Idea: a promise is the newest entry of the journal of promises for the order log; a vote is the id of a node in 16
 bytes. `keep` returns once it is durable, so whatever leaves after it may name that term.
 
-Contract: as `raft.storage.Storage`. A journal that is damaged before its end, or missing where a shard has begun, is
-damage: this node may have voted, and must not vote again.
+Contract: as `raft.storage.Storage`. A journal that is damaged before its end, that ends below a term of which there are
+entries, or that is missing where a shard has begun, is damage: this node may have voted, and must not vote again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..raft.messages import ConfState, Entry, Promise, Snapshot
 from ..raft.node import opening_promise
+from .beginning import FIRST_TERM
 from .errors import PromisesLost
 
 if TYPE_CHECKING:
@@ -21,13 +22,27 @@ if TYPE_CHECKING:
     from .order_log import OrderLog
 
 
+def check(promises: Promises, order_id: bytes, term: int) -> None:
+    """Raise PromisesLost unless the journal has all that this node promised, as far as can be told.
+
+    `term`: of entries that are here, which was promised before they were written, but for the first term of all.
+    """
+    promised = promises.term(order_id)
+    if promises.damage:
+        raise PromisesLost(f"{promises.path} is damaged: this node may have voted where it cannot tell any more")
+    if promised < term > FIRST_TERM:
+        raise PromisesLost(
+            f"{promises.path} ends at term {promised}, and entries of term {term} are here: this node may have voted "
+            "where it cannot tell any more"
+        )
+
+
 class GroupStorage:
     """See the module."""
 
     def __init__(self, order: OrderLog, promises: Promises, checkpoint: Checkpoint, members: ConfState) -> None:
         """`checkpoint`: the newest; `members`: those at the last applied entry. Raises PromisesLost."""
-        if promises.damage:
-            raise PromisesLost(f"{promises.path} is damaged: this node may have voted where it cannot tell any more")
+        check(promises, order.log.log_id, order.log.term)
         self._order = order
         self._promises = promises
         self.checkpoint = checkpoint
@@ -42,6 +57,11 @@ class GroupStorage:
         vote = int.from_bytes(promises.vote(log_id), "little")
         kept = Promise(promises.term(log_id), vote, order.commit)
         return opening_promise(kept, order.log.term, order.commit), self._configuration
+
+    @property
+    def promised(self) -> int:
+        """The term that is promised durably."""
+        return self._promises.term(self._order.log.log_id)
 
     def keep(self, promise: Promise) -> None:
         """Promise term and vote, durably, unless they are promised. Raises StorageFull, Poisoned."""

@@ -28,7 +28,8 @@ from . import catchup_messages as cm
 from . import checkpoint as checkpoints
 from .beginning import FIRST_TERM
 from .catching_up import CatchUp
-from .errors import PromisesLost, ReplicaBroken
+from .errors import ReplicaBroken
+from .group_storage import check
 from .places import START
 from .staging import record_names
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ...storage.files import Files
     from ...storage.log import LogOptions
     from ...storage.promises import Promises
+    from .checkpoint import Checkpoint
     from .damage import NotedDamage
 
 FROM_LEADER = (Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT)
@@ -52,8 +54,8 @@ class Recovery:
         send: Callable[[Message, list[bytes]], None], options: LogOptions | None = None,
     ) -> None:  # fmt: skip
         """Raises PromisesLost: what this member promised is the bound of it all."""
-        if promises.damage:
-            raise PromisesLost(f"{promises.path} is damaged: this node may have voted where it cannot tell any more")
+        found = _newest_checkpoint(files, data, order_id)
+        check(promises, order_id, 0 if found is None else found.term)
         self.leader = self.term = 0
         self.damage = damage
         self._files = files
@@ -62,7 +64,7 @@ class Recovery:
         self._node = node
         self._promises = promises
         self._send = send
-        self._places = _places(files, data, order_id)
+        self._places = {} if found is None else found.places()
         self.promised = max(promises.term(order_id), FIRST_TERM)
         if list(record_names(files, data)):
             files.remove_tree(f"{data}/{STAGED}")  # it could not be installed
@@ -134,11 +136,11 @@ def sound_end(files: Files, path: str, log_id: bytes, seq: int, checksum: int) -
     return found.at_start() if (found.seq, found.checksum) == (seq, checksum) else None
 
 
-def _places(files: Files, data: str, order_id: bytes) -> dict[bytes, tuple[int, int]]:
-    """The places of the newest checkpoint that can be read."""
+def _newest_checkpoint(files: Files, data: str, order_id: bytes) -> Checkpoint | None:
+    """The newest checkpoint that can be read."""
     path = f"{data}/{ORDER}"
     try:
         found = snapshots.load_newest(files, path, order_id)
-        return {} if found is None else checkpoints.decode(found.body, path).places()
+        return None if found is None else checkpoints.decode(found.body, path)
     except (Corrupt, OSError):
-        return {}
+        return None

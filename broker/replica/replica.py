@@ -465,6 +465,11 @@ class Replica:
         self._storage.checkpoint = self._checkpoints.save(self)
         return self._storage.checkpoint
 
+    @property
+    def promised(self) -> int:
+        """See GroupStorage."""
+        return self._storage.promised
+
     def met(self, damage: Corrupt) -> None:
         """See HeldAnswers."""
         self._answers.meet(damage)

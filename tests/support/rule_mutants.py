@@ -53,7 +53,7 @@ MUTANTS = [
     ),
     RuleMutant(
         5, "a follower makes the logs of a topic before it takes the entry", f"{_REPLICA}/preparing.py",
-        "if body is not None and not self._node.prepare(parse(body), MADE_AT_ONCE):", "if False:",
+        "if body is not None and not self._node.prepare(_verified(body), MADE_AT_ONCE):", "if False:",
         f"{_TESTS}/test_large_topics.py",
     ),
     RuleMutant(

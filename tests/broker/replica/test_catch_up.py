@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from penstock.broker.raft.messages import Kind, Message
+from penstock.broker.replica import catchup_messages as cm
 from penstock.broker.replica import shipping
 from penstock.broker.replica.catchup_messages import AskBatches, Asked
+from penstock.broker.replica.checkpoint import Checkpoint
+from penstock.broker.replica.errors import ReplicaBroken
 from penstock.broker.replica.exchange import Exchange
 from penstock.broker.replica.staging import read_record
 from penstock.storage.batch import encode
@@ -208,3 +213,23 @@ def test_a_leader_whose_own_entry_waits_for_a_member_below_its_order_brings_it_u
     shard.begin(away)
     shard.until(lambda: shard.counts.get("installs") and shard.leader)
     fill(shard, topic, 2)
+
+
+def test_a_state_of_a_term_that_is_not_promised_yet_is_not_taken():
+    """An opening takes a journal that ends below the term of the order for one that has lost something."""
+    shard, _, away = behind(10)
+    shard.begin(away)
+    replica, leader = away.replica, shard.leader
+    assert replica is not None
+    assert leader is not None
+    replica.exchange.catching_up.begin(leader.number)
+
+    def offer(term: int) -> None:
+        checkpoint = Checkpoint(entry=99, term=term, commit=99, acked=99, logs=[])
+        manifest = cm.Manifest(99, msgspec.msgpack.encode(checkpoint), 0, [])
+        replica.step(Message(Kind.PIECE, away.number, leader.number, context=cm.encode(manifest)))
+
+    offer(replica.promised + 1)
+    assert not away.files.exists(f"{DATA}/staged")
+    with pytest.raises(ReplicaBroken, match="staged"):
+        offer(replica.promised)

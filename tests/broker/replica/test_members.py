@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from penstock.broker.engine.ports import NodeStanding
 from penstock.broker.raft.state import Role
-from penstock.broker.replica.errors import ReplicaDamaged
+from penstock.broker.replica.damage import note
+from penstock.broker.replica.errors import PromisesLost, ReplicaDamaged
 from penstock.storage.batch import encode
+from penstock.storage.promises import Promises
 from penstock.transport import messages as m
 from support.member_life import FAULTS, MemberLife
-from support.members import Invariants, Shard
+from support.members import Invariants, Member, Shard
 from support.sim import failure, shrink
 
 
@@ -167,6 +169,54 @@ def test_a_member_whose_promises_are_gone_or_damaged_does_not_start():
     member.files.unlink(path)
     with pytest.raises(ReplicaDamaged, match="voted"):
         member.start()
+
+
+def journal_of(member: Member) -> tuple[bytearray, bytes]:
+    """The journal of a member that is down, and what is in it."""
+    data = member.files.contents["data/promises"].data
+    return data, bytes(data)
+
+
+@pytest.mark.parametrize("recovers", [False, True])
+def test_a_member_whose_promises_end_below_a_term_of_its_order_does_not_start(recovers):
+    shard = Shard(11)
+    topic = shard.topic("t")
+    for _ in range(2):
+        old = shard.leader
+        old.crash(power=True)
+        produce(shard, topic, b"x")
+        shard.begin(old)
+        shard.rounds(8)
+    member = shard.members[1]
+    member.replica.checkpoint()
+    member.crash(power=False)
+    data, kept = journal_of(member)
+    path = "data/promises"
+    promised = [Promises(path, member.files).term(shard.ids.order)]
+    if recovers:
+        note(member.files, "data", "lost")
+    while kept[:-64] and promised[-1] == promised[0]:
+        kept = kept[:-64]
+        data[:] = kept
+        promised.append(Promises(path, member.files).term(shard.ids.order))
+    assert 0 < promised[-1] < promised[0]
+    for lost in (kept, kept + bytes(64), b""):
+        data[:] = lost
+        with pytest.raises(PromisesLost, match="entries of term"):
+            member.start()
+
+
+def test_a_promise_that_a_crash_has_torn_is_none_that_is_missed():
+    shard = Shard(12)
+    topic = shard.topic("t")
+    member = next(each for each in shard.members.values() if each is not shard.leader)
+    member.crash(power=False)
+    data, kept = journal_of(member)
+    data[:] = kept + kept[-64:-30]
+    member.start()
+    shard.rounds(3)
+    produce(shard, topic, b"x")
+    assert member.replica is not None
 
 
 @pytest.mark.parametrize("first", range(0, 2000, 50))
