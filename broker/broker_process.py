@@ -275,12 +275,15 @@ class Assembly:
             places["endpoint"] = self.advertise[0]
         return msgspec.convert({**named, **places, **self._config.node}, NodeConfig)
 
-    def ended_by(self, error: BaseException) -> None:
-        """Note what an error says of a member's files, so that the next broker fetches what is lost."""
-        if self._config.cluster is not None:
-            from .replica.damage import note_of
+    def ended_by(self, error: BaseException) -> str:
+        """Note what an error says of a member's files, so that the next broker fetches what is lost. Returns why
+        another broker opens them; "" for an error that should not happen."""
+        if self._config.cluster is None:
+            return ""
+        from .replica.damage import note_of, why_anew
 
-            note_of(self._files, self._config.data, error)
+        note_of(self._files, self._config.data, error)
+        return why_anew(error)
 
     def close(self) -> None:
         """After the drain: let the last answers out, close sockets, retire the board, unlock."""
@@ -360,8 +363,10 @@ def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell
         assembly.broker.drain()
     except BaseException as error:
         # As after SIGKILL: nothing is retired or marked clean, the next broker recovers.
-        assembly.ended_by(error)
-        crashed(error)
+        if reason := assembly.ended_by(error):
+            say(reason)
+        else:
+            crashed(error)
         os._exit(1)
     assembly.close()
     return 0

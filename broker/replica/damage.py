@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from ...storage.data_directory import DAMAGED
-from ...storage.errors import Corrupt, InvalidBatch, NewerFormat
+from ...storage.errors import Corrupt, InvalidBatch, NewerFormat, Poisoned, StorageFull
 from ..raft.errors import EntriesLost
+from .errors import ReplicaBroken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,6 +61,13 @@ def note_of(files: Files, data: str, error: BaseException) -> bool:
     else:
         return False
     return True
+
+
+def why_anew(error: BaseException) -> str:
+    """Why a replica that an error closed is opened anew, for the operator; "" for an error that should not happen."""
+    if isinstance(error, (Corrupt, EntriesLost, Poisoned, ReplicaBroken, StorageFull)):
+        return f"this node closes its files and opens them anew: {getattr(error, 'message', error)}"
+    return ""
 
 
 def verify(batches: Iterable[Batch], path: str) -> None:

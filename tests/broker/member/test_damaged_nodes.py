@@ -83,6 +83,8 @@ def test_a_node_that_lost_files_heals_by_itself_and_may_lead(
         sender.more(10)
         cluster.start(other, wait=True)
         assert not (data / "damaged").exists()
+        assert "anew: the state that this member had lost" in node.errors()
+        assert "should not happen" not in node.errors()
     verdict = check_stored({"s": sender.sent}, stored(cluster.url, topic, 1))
     assert not any((verdict.lost, verdict.duplicate, verdict.reordered, verdict.phantom)), str(verdict)
 
@@ -108,3 +110,4 @@ def test_a_leader_that_reads_damage_closes_and_clients_get_the_record_from_anoth
     assert cluster.leader(above=term) != leader
     while not is_whole(cluster, leader):
         pass
+    assert "should not happen" not in cluster.nodes[leader].errors()

@@ -8,14 +8,14 @@ from penstock.broker.raft.errors import EntriesLost
 from penstock.broker.raft.messages import Kind, Message
 from penstock.broker.replica import catchup_messages as cm
 from penstock.broker.replica.checkpoint import Checkpoint
-from penstock.broker.replica.damage import NotedDamage, note, note_of, noted
+from penstock.broker.replica.damage import NotedDamage, note, note_of, noted, why_anew
 from penstock.broker.replica.entries import INLINE_BYTES
 from penstock.broker.replica.errors import ReplicaBroken, ReplicaDamaged
 from penstock.broker.replica.recovering import sound_end
 from penstock.storage import snapshots
 from penstock.storage.batch import encode
 from penstock.storage.data_directory import ASIDE
-from penstock.storage.errors import Corrupt, StorageFull
+from penstock.storage.errors import Corrupt, OutOfBounds, Poisoned, StorageFull
 from penstock.storage.layout import DATA_START
 from penstock.storage.memory_files import MemoryFiles
 from penstock.transport import messages as m
@@ -314,6 +314,17 @@ def test_what_is_damage_and_what_is_not():
     found = noted(files, "d")
     assert found is not None, "a note that cannot be read is one"
     assert "cannot be read" in found.reason
+
+
+@pytest.mark.parametrize(
+    "error", [Corrupt("bad"), EntriesLost("bad"), Poisoned("bad"), ReplicaBroken("bad"), StorageFull("bad")]
+)
+def test_what_closes_a_replica_in_the_course_of_things_is_one_sentence(error):
+    assert why_anew(error) == "this node closes its files and opens them anew: bad"
+
+
+def test_what_should_not_happen_has_no_sentence():
+    assert [why_anew(each) for each in (KeyError("bad"), OutOfBounds("bad"), AssertionError())] == ["", "", ""]
 
 
 def test_a_leader_that_cannot_begin_a_term_yet_serves_nobody_in_the_old_one():
