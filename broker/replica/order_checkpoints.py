@@ -130,7 +130,7 @@ class OrderCheckpoints:
     def _finish(self, replica: Checkpointed, made: Checkpoint) -> Checkpoint:
         order, store = replica.order, self._store
         acked = word(order.log.generation, replica.prefix.entry)
-        made = msgspec.structs.replace(made, commit=order.commit, acked=acked)
+        made = msgspec.structs.replace(made, commit=min(order.commit, replica.prefix.entry), acked=acked)
         older = checkpoints.save(self._files, order.log.path, order.log.log_id, made)
         self.entry, self._begun = made.entry, None
         if not self.held:

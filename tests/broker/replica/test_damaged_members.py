@@ -373,3 +373,14 @@ def test_a_batch_of_state_that_cannot_be_read_is_not_passed_over(place):
     shard.begin(member)
     shard.until(lambda: is_whole(shard))
     shard.invariants.check(full=True)
+
+
+def test_a_checkpoint_says_of_no_entry_that_it_is_committed_before_it_is_durable_here():
+    """A power cut may take it, and an opening that misses it would take that for damage."""
+    shard = Shard(21)
+    produce(shard, shard.topic("t"), 2)
+    replica = a_follower(shard).replica
+    assert replica is not None
+    durable = replica.prefix.entry
+    replica.order.commit = durable + 1  # as the leader says, of an entry that is not synced yet
+    assert replica.checkpoint().commit == durable
