@@ -24,6 +24,11 @@ NOT_RUN = {
     ("cluster.md", "sh", 1): CLUSTER,
     ("cluster.md", "sh", 2): "the main job on three nodes takes minutes; tests/face/demo/test_nodes.py has its nodes",
     ("deploying.md", "sh", 0): MACHINE,
+    (
+        "dramatiq.md",
+        "py",
+        0,
+    ): "the socket of an installed broker; tests/adapters/test_dramatiq.py has workers",
     ("deploying.md", "sh", 1): MACHINE,
     ("service.md", "sh", 0): "listens on all interfaces with keys in /etc; tests/broker/test_curve.py serves with keys",
     ("tasks.md", "py", 0): "stands on a database of its reader; tests/clients/tasks/test_middleware.py has whole ones",
