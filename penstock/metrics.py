@@ -102,6 +102,7 @@ COUNTED = [
     _Counted("outbox.waiting", "outbox_waiting", "gauge", "Copies on their way to other partitions."),
     _Counted("barriers.fired", "barriers_fired_total", "counter", "Callbacks appended since their tasks ended."),
     _Counted("barriers.expired", "barriers_expired_total", "counter", "Barriers whose time was over before."),
+    _Counted("barriers.untold", "barriers_untold", "gauge", "Ends of tasks that their barriers have yet to hear."),
     _Counted("barriers.stuck", "barriers_stuck", "gauge", "Partitions of barriers that cannot be told of ends."),
     _Counted("outbox.stuck", "outbox_stuck", "gauge", "Copies that cannot go on."),
     _Counted("stages.open", "stages_open", "gauge", "Staged records of open transactions, in stages."),

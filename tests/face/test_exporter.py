@@ -129,7 +129,8 @@ def test_every_counter_of_the_table_is_a_metric_of_its_kind(served):
 
 
 def test_every_number_of_the_broker_is_a_metric_or_known_to_be_none(served, client):
-    without = {"outbox.stuck_because", "stages.stuck_because", "ends.waiting", "stages.dropped", "stages.publishing"}
+    without = {f"{name}.stuck_because" for name in ("outbox", "stages", "barriers")}
+    without |= {"ends.waiting", "stages.dropped", "stages.publishing"}
     assert set(client.stats()) - without == {each.counter for each in COUNTED}
 
 
