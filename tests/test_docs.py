@@ -278,4 +278,4 @@ def test_the_comparison_has_figures_of_the_results_alone():
     bare = {f"{number} us" for number in re.findall(r"\| (\d[\d.,]*) (?=\|)", results)}  # tables of times have no units
     page = figures((ROOT / "docs/comparison.md").read_text())
     assert len(page) > 20
-    assert page - figures(results) - bare == {"80 k"}  # two runs, as in the README
+    assert page - figures(results) - bare == set()
