@@ -173,7 +173,7 @@ class PenstockConsumer(Consumer):
             self._worker.ack_nowait(message.task)
 
     def nack(self, message: Any) -> None:
-        """The message is given up: a dead letter."""
+        """The message becomes a dead letter, as dramatiq has no more retries for it."""
         self._let_go([message])
         with _told(), suppress(LeaseLost):
             self._worker.reject([message.task], "given up by dramatiq")

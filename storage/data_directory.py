@@ -184,6 +184,11 @@ def partition_path(data: str, topic: bytes, partition: int) -> str:
     return f"{data}/{TOPICS}/{topic.hex()}/{partition}"
 
 
+def log_path(data: str, topic: bytes, partition: int) -> str:
+    """The path of a partition's log, or of the catalogue's, which is of no topic."""
+    return partition_path(data, topic, partition) if topic else f"{data}/{METADATA}"
+
+
 def open_board(files: Files, data: str, *, rows: int, slots: int, is_owned: Callable[[int], bool] = is_alive) -> Board:
     """The board for a node that has locked the directory: the one before, set up anew, if its owner is gone.
 

@@ -23,7 +23,7 @@ from ..engine.ports import NodeStanding
 from ..replica.replica import ANYWHERE
 from .pace import Ticks
 from .standing import FOLLOWER, LEADER
-from .view import UNKNOWN
+from .view import UNKNOWN, free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,9 +139,8 @@ class RecoveringMember:
     def state(self, request: int, now: Now) -> ClusterState:
         """What this node knows now."""
         recovery, own = self._recovery, self._links.own
-        disk = os.statvfs(self._data)
         members = [
-            ClusterMember(node, RECOVERING, "", UNKNOWN, disk.f_bavail * disk.f_frsize, now.wall_us, [*own.advertise])
+            ClusterMember(node, RECOVERING, "", UNKNOWN, free_bytes(self._data), now.wall_us, [*own.advertise])
             if node == own.node
             else ClusterMember(
                 node, LEADER if node == recovery.leader else "", "", UNKNOWN, UNKNOWN, 0,

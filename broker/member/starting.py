@@ -29,7 +29,7 @@ from .member import PeerSending, ShardMember
 from .pace import ELECTION_TICKS, HEARTBEAT_TICKS
 from .recovering import RecoveringMember, empty_node
 from .standing import ShownRole
-from .view import MemberView
+from .view import MemberView, free_bytes
 
 if TYPE_CHECKING:
     from ...storage.data_directory import Identity
@@ -149,12 +149,7 @@ def _begin(
     sending.links, sending.replica = links, replica
     standing = ShownRole(replica.node, replica.core, links, port, tuple(config.advertise), tell)
     replica.node.clustering.view = MemberView(replica, links, standing, data)
-    return ShardMember(replica, links, standing, now, lambda: _free_bytes(data))
-
-
-def _free_bytes(data: str) -> int:
-    disk = os.statvfs(data)
-    return disk.f_bavail * disk.f_frsize
+    return ShardMember(replica, links, standing, now, lambda: free_bytes(data))
 
 
 def _say_of_damage(damage: Corrupt) -> None:

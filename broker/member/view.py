@@ -27,6 +27,12 @@ LEARNER = "learner"
 _STATES = {FollowerPace.PROBE: "probing", FollowerPace.REPLICATE: "replicating", FollowerPace.SNAPSHOT: "installing"}
 
 
+def free_bytes(data: str) -> int:
+    """What a node may still write on the disk of its data directory."""
+    disk = os.statvfs(data)
+    return disk.f_bavail * disk.f_frsize
+
+
 class MemberView:
     """See the module. `data`: this node's directory."""
 
@@ -54,12 +60,9 @@ class MemberView:
 
     def _own(self, node: int, now: Now) -> ClusterMember:
         role = self._standing.role
-        disk = os.statvfs(self._data)
         state = "serving" if role == LEADER else ""
         lag = 0 if role == LEADER else UNKNOWN
-        return ClusterMember(
-            node, role, state, lag, disk.f_bavail * disk.f_frsize, now.wall_us, list(self._standing.own)
-        )
+        return ClusterMember(node, role, state, lag, free_bytes(self._data), now.wall_us, list(self._standing.own))
 
     def _other(self, node: int, status: RaftStatus, leader: int, reachable: set[int], now: Now) -> ClusterMember:
         role, state, lag = LEADER if node == leader else "", "", UNKNOWN

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...storage.data_directory import ASIDE, DAMAGED, METADATA, ORDER, STAGED, TOPICS, TRASH, partition_path
+from ...storage.data_directory import ASIDE, DAMAGED, ORDER, STAGED, TOPICS, TRASH, log_path
 from ...storage.errors import StorageError
 from ...storage.log import LogOptions, LogWriter
 from ...storage.reader import LogReader
@@ -41,7 +41,7 @@ def install(files: Files, data: str, order_id: bytes, options: LogOptions | None
     if record.damaged:
         _set_strangers_aside(files, data, record)
     for log in record.logs:
-        path = _path_of(data, log)
+        path = log_path(data, log.topic, log.partition)
         staged = f"{data}/{STAGED}/{log.log_id.hex()}"
         if log.replaced:
             _move(files, data, staged, path, kept=record.damaged)
@@ -78,13 +78,10 @@ def _move_away(files: Files, path: str, away: str) -> None:
     files.sync_dir(away)
 
 
-def _path_of(data: str, log: InstalledLog) -> str:
-    return partition_path(data, log.topic, log.partition) if log.topic else f"{data}/{METADATA}"
-
-
 def _set_strangers_aside(files: Files, data: str, record: InstallRecord) -> None:
     """Move away the logs that the record does not name: they may be damaged, and no entry to come names them."""
-    named, topics = {_path_of(data, log) for log in record.logs}, f"{data}/{TOPICS}"
+    named = {log_path(data, log.topic, log.partition) for log in record.logs}
+    topics = f"{data}/{TOPICS}"
     for topic in files.listdir(topics):
         for number in files.listdir(f"{topics}/{topic}"):
             if (path := f"{topics}/{topic}/{number}") not in named:

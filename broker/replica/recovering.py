@@ -19,7 +19,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from ...storage import layout, snapshots
-from ...storage.data_directory import METADATA, ORDER, STAGED, partition_path
+from ...storage.data_directory import ORDER, STAGED, log_path
 from ...storage.errors import Corrupt, InvalidBatch, StorageError
 from ...storage.reader import LogReader
 from ...storage.recovery import NOTHING, LogEnd
@@ -101,8 +101,7 @@ class Recovery:
 
     def _own(self, shipped: cm.ShippedLog) -> LogEnd | None:
         """The place of the newest checkpoint in a log of ours, if all up to there is as it was."""
-        topic, partition = shipped.topic, shipped.partition
-        path = partition_path(self._data, topic, partition) if topic else f"{self._data}/{METADATA}"
+        path = log_path(self._data, shipped.topic, shipped.partition)
         seq, checksum = self._places.get(shipped.log_id, START)
         if not seq or any(each == path or each.startswith(f"{path}/") for each in self.damage.paths):
             return None

@@ -108,24 +108,16 @@ def start(
     answers = HeldAnswers(port)
     answers.spared, answers.tell = lambda: core.spares_itself, on_damage
     lead: list[Replica] = []
-    files = opened.order.log.files
-    data = opened.order.log.path.rpartition("/")[0]
-    try:
-        node = Node(
-            logs,
-            answers,
-            randomness=randomness,
-            config=config,
-            now=now,
+    node = _open_node(
+        opened,
+        lambda: Node(
+            logs, answers, randomness=randomness, config=config, now=now,
             may_lead=lambda: bool(lead) and lead[0].may_lead(),
-        )
-        node.tell_damage(answers.meet)
-        _check_opened(node)
-    except (Corrupt, ReplicaDamaged) as error:
-        damage.note(files, data, error.message, error.path or f"{data}/{METADATA}")
-        raise ReplicaDamaged(error.message) from error
+        ),
+    )  # fmt: skip
+    node.tell_damage(answers.meet)
     checkpoints = OrderCheckpoints(
-        files,
+        opened.order.log.files,
         logs,
         opened.checkpoint,
         opened.members,
@@ -149,6 +141,19 @@ def start(
     )
     lead.append(replica)
     return replica
+
+
+def _open_node(opened: OpenedOrder, make: Callable[[], Node]) -> Node:
+    """The node over the logs. Raises ReplicaDamaged (noted), and what opening a node does."""
+    order = opened.order.log
+    data = order.path.rpartition("/")[0]
+    try:
+        node = make()
+        _check_opened(node)
+    except (Corrupt, ReplicaDamaged) as error:
+        damage.note(order.files, data, error.message, error.path or f"{data}/{METADATA}")
+        raise ReplicaDamaged(error.message) from error
+    return node
 
 
 def _check_opened(node: Node) -> None:

@@ -15,6 +15,12 @@ from support.engine import Rig
 GROUP = "g"
 
 
+def code(answer: Any) -> str:
+    """Of a refusal."""
+    assert isinstance(answer, m.Failure), answer
+    return answer.code
+
+
 class Scene:
     """A rig with a queue `work` and a topic `then` for callbacks. Members are numbered by barrier."""
 

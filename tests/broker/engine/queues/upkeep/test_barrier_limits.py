@@ -8,7 +8,7 @@ import pytest
 from penstock.storage.batch import Kind, encode
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Verb
-from support.barriers import GROUP, Scene, named
+from support.barriers import GROUP, Scene, code, named
 from support.engine import Rig
 
 DAY_MS = 86_400_000
@@ -17,11 +17,6 @@ DAY_MS = 86_400_000
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-def code(answer: Any) -> str:
-    assert isinstance(answer, m.Failure), answer
-    return answer.code
 
 
 # -- limits -----------------------------------------------------------------------------------------

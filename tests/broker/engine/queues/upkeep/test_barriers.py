@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from penstock.broker.engine import Now
@@ -18,11 +17,6 @@ DAY_MS = 86_400_000
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-def code(answer: Any) -> str:
-    assert isinstance(answer, m.Failure), answer
-    return answer.code
 
 
 def to(rig: Rig, seconds: float) -> None:

@@ -11,7 +11,7 @@ from penstock.storage.batch import Kind, encode, parse
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Settle, Verb
-from support.barriers import GROUP, Scene, named
+from support.barriers import GROUP, Scene, code, named
 
 DAY_MS = 86_400_000
 
@@ -19,11 +19,6 @@ DAY_MS = 86_400_000
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-def code(answer: Any) -> str:
-    assert isinstance(answer, m.Failure), answer
-    return answer.code
 
 
 def told(scene: Scene) -> list[fx.BarrierTold]:
