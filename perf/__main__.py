@@ -94,7 +94,8 @@ def _measure_all(names: Sequence[str], lab: Lab, write: bool) -> None:
             failed.append(f"{bench} ({error})")
             console.print_exception()
         else:
-            _keep(bench, lab, minutes, write)
+            if minutes is not None:
+                _keep(bench, lab, minutes, write)
     if write:
         _report()
     if failed:
@@ -107,14 +108,16 @@ def _take_all_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _measure(bench: str, lab: Lab, console: Console, turn: str) -> float:
-    """Run a bench and show each result as it comes; returns the minutes it took."""
+def _measure(bench: str, lab: Lab, console: Console, turn: str) -> float | None:
+    """Run a bench and show each result as it comes; returns the minutes it took, None without any row."""
     measured = session.begun(bench, benches.about(bench), lab, subject=benches.subject(bench))
     with console.status("starting") as status:
         tell = lambda text: status.update(f"{turn} {bench}: {text}")  # noqa: E731
         for result in session.gather(measured, benches.rows(bench, lab), lab, tell):
             console.log(report.line(result))
-    return measured.facts["minutes"]
+    if "minutes" not in measured.facts:
+        console.log(f"{bench}: nothing was measured, as all of its rows take long; --full measures them")
+    return measured.facts.get("minutes")
 
 
 def _keep(bench: str, lab: Lab, minutes: float, write: bool) -> None:
