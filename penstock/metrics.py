@@ -126,6 +126,7 @@ CLUSTERED = [
     _Counted("cluster.last", "cluster_last_entry", "gauge", "The last entry of the order that this node has."),
     _Counted("cluster.committed", "cluster_committed_entry", "gauge", "The last one that a majority has."),
     _Counted("cluster.applied", "cluster_applied_entry", "gauge", "The last one that is applied here."),
+    _Counted("cluster.differing", "cluster_differing_logs", "gauge", "Logs that nodes add up to different states."),
     _Counted("cluster.peers_reachable", "cluster_peers_reachable", "gauge", "Nodes that this one reaches."),
     _Counted("cluster.greetings_refused", "cluster_greetings_refused_total", "counter", "Nodes refused: see the log."),
 ]

@@ -77,6 +77,8 @@ class ShardMember:
         self._waited_for: dict[LogWriter, None] = {}
         self._is_leaving = False
         self._missing: list[int] = []  # nodes that were named as still to come
+        self._differing: dict[str, list[int]] = {}  # logs that nodes differ in, at the last look
+        self._told_differing: set[str] = set()
 
     def receive(
         self, peer: Peer, message: Request, payload: Payload, now: Now, principal: Principal | None = None
@@ -104,6 +106,7 @@ class ShardMember:
                 for line in self._reach.look(links.reachable(), now.monotonic_s):
                     say(line)
                 self._say_missing()
+                self._say_differing()
                 replica.room.own = self._room()
         replica.turn(now)
         links.flush(now.monotonic_s)
@@ -120,6 +123,19 @@ class ShardMember:
             listed = ", ".join(map(str, missing))
             say(f"a new cluster serves once all of its nodes have met, and node {listed} is still to come: start it")
         self._missing = missing
+
+    def _say_differing(self) -> None:
+        """Say of which logs nodes have different states without a majority for one, once that lasts."""
+        found = self.replica.digesting.undecided()
+        for path, nodes in found.items():
+            if path in self._differing and path not in self._told_differing:
+                listed = ", ".join(map(str, nodes))
+                say(
+                    f"nodes {listed} add {path} up to different states, and no majority has the same: start the other "
+                    "nodes, which decide it"
+                )
+        self._told_differing = {path for path in found if path in self._differing}
+        self._differing = found
 
     def advance(self, now: Now) -> None:
         """Acknowledge what is durable, apply and answer what is committed."""
@@ -172,6 +188,7 @@ class ShardMember:
             "cluster.last": status.last,
             "cluster.committed": status.committed,
             "cluster.applied": replica.places.entry,
+            "cluster.differing": len(replica.digesting.undecided()),
             "cluster.peers_reachable": len(self._links.reachable()),
             "cluster.greetings_refused": self._links.refused,
         }

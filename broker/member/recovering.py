@@ -130,6 +130,7 @@ class RecoveringMember:
             "cluster.last": 0,
             "cluster.committed": 0,
             "cluster.applied": 0,
+            "cluster.differing": 0,
             "cluster.peers_reachable": len(links.reachable()),
             "cluster.greetings_refused": links.refused,
         }

@@ -69,6 +69,8 @@ class MemberView:
         if (peer := status.members.get(node)) is not None:
             role, lag = LEARNER if peer.learner else FOLLOWER, max(0, status.last - peer.match)
             state = _STATES[peer.pace] if node in reachable and peer.active else "unreachable"
+            if state == "replicating" and any(node in nodes for nodes in self._replica.digesting.undecided().values()):
+                state = "differing"
         elif node not in reachable:
             state = "unreachable"
         replica, leads = self._replica, leader == status.node

@@ -1,23 +1,28 @@
-"""The batches that entries only name, read from their logs for another member.
+"""The batches that entries only name: read from their logs for another member, and come with a message from one.
 
 Contract: every byte of what leaves is verified. Must not know Raft, or what batches mean.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.batch import parse
 from ...storage.errors import Corrupt
 from .damage import verify
 from .entries import batches_of
+from .errors import ReplicaBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..engine.node import Node
     from ..raft.messages import Entry
-    from .entries import NamedBatch
+    from .entries import Flush, NamedBatch
+
+Bodies = Mapping[tuple[bytes, int, int], bytes]
+"""Batches that entries only name, by log id, seq and header checksum."""
 
 
 class Gone(NamedTuple):
@@ -51,3 +56,40 @@ def _read(row: NamedBatch, node: Node, met: Callable[[Corrupt], None]) -> bytes 
         met(damage)
         return None
     return found
+
+
+class ArrivedBodies:
+    """What came with the messages of a turn."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._found: dict[tuple[bytes, int, int], bytes] = {}
+
+    def add(self, bodies: Bodies) -> None:
+        """More came."""
+        self._found.update(bodies)
+
+    def clear(self) -> None:
+        """The turn is over."""
+        self._found.clear()
+
+    def has_all(self, entry: Entry) -> bool:
+        """Whether all batches of an entry are at hand."""
+        return all(
+            row.position or (row.log_id, row.seq, row.checksum) in self._found or self._stands(row)
+            for _, row in batches_of(entry.kind, entry.data)
+        )
+
+    def _stands(self, row: NamedBatch) -> bool:
+        history = self._node.history_of(row.log_id)
+        return history is not None and history.log.checksum_at(row.seq) == row.checksum
+
+    def of(self, flush: Flush, row: NamedBatch) -> bytes:
+        """A batch, from its entry or from what came. Raises ReplicaBroken."""
+        inlined = flush.inlined(row)
+        if inlined is not None:
+            return bytes(inlined)
+        body = self._found.get((row.log_id, row.seq, row.checksum))
+        if body is None:
+            raise ReplicaBroken(f"batch {row.seq} of log {row.log_id.hex()} did not come with its entry")
+        return body

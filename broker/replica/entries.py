@@ -126,6 +126,11 @@ def decode_flush(data: Buffer) -> Flush:
     return Flush(time_us, batches, data, bool(flags & _DIGEST))
 
 
+def asks_digests(type_: int, data: Buffer) -> bool:
+    """Whether replicas compare what they have applied after this entry."""
+    return type_ == EntryType.FLUSH and len(data) >= _FLUSH.size and bool(_FLUSH.unpack_from(data)[1] & _DIGEST)
+
+
 def encode_entry(type_: int, data: Buffer) -> bytes:
     """What stands in the RAFT batch of an entry; nothing for a no-op."""
     return b"" if type_ == EntryType.FLUSH and not len(data) else b"".join([_ENTRY.pack(type_), data])

@@ -23,7 +23,7 @@ Must not know sockets, clocks or processes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,14 +34,15 @@ from ...storage.errors import InvalidBatch, StorageFull
 from ...transport.messages import AskCluster, Hello, NameRequest, Ping, ReplaceNode, Stats, TransferLead
 from ..raft.messages import EntryKind, Kind
 from ..raft.state import Role
-from .bodies import Gone, bodies_of
+from .bodies import ArrivedBodies, Bodies, Gone, bodies_of
 from .clocks import MemberClocks
+from .digesting import Digesting, parts
 from .directories import change_of
 from .durable_prefix import DurablePrefix
 from .entries import Flush, NamedBatch, batches_of, encode_flush
 from .errors import ReplicaBroken
 from .exchange import Exchange
-from .order_checkpoints import OrderCheckpoints
+from .order_checkpoints import ENTRIES, OrderCheckpoints
 from .places import LogRow
 from .preparing import Preparing
 from .room import RESERVE_BYTES, DiskRoom
@@ -74,9 +75,6 @@ ACKS = (Kind.APPEND_ACK, Kind.HEARTBEAT_ACK)
 
 UNCOMMITTED_BYTES = 256 << 20
 """Of entries that are proposed and not applied: beyond it, the leader lets clients wait."""
-
-Bodies = Mapping[tuple[bytes, int, int], bytes]
-"""Batches that entries only name, by log id, seq and header checksum."""
 
 Send = Callable[["Message", list[bytes]], None]
 """Send a message to its receiver, with the batches that its entries only name."""
@@ -112,6 +110,7 @@ class Replica:
         on_role: Callable[[int, int], None] = lambda leader, term: None,
         publish: Publish = lambda logs: None,
         clocks: MemberClocks | None = None,
+        digest_every: int = ENTRIES,
     ) -> None:
         self.node = node
         self.core = core
@@ -136,7 +135,7 @@ class Replica:
         self._catalogue_id = node.logs[0].log_id
         self._own: set[int] = set()  # entries whose batches the engine appended itself
         self._uncommitted: deque[tuple[int, int]] = deque()  # index and bytes of proposals that are not applied
-        self._bodies: dict[tuple[bytes, int, int], bytes] = {}
+        self._bodies = ArrivedBodies(node)
         self._waiting: deque[Unacknowledged] = deque()
         self._opened_term = 0  # the term of this node in which an entry of its own was applied
         self._dirty: dict[LogWriter, None] = {}
@@ -144,6 +143,7 @@ class Replica:
         self.clocks = clocks or MemberClocks(inf)
         files, (data, _, _) = order.log.files, order.log.path.rpartition("/")
         self.exchange = Exchange(self, files, data, send, order.log.options)
+        self.digesting = Digesting(self, digest_every)
 
     # -- what comes in ------------------------------------------------------------------------------
 
@@ -152,6 +152,7 @@ class Replica:
         if message.kind in CATCH_UP:
             self.exchange.take(message, bodies or {})
             return
+        self.digesting.take(message)
         if message.kind in ACKS:
             self.clocks.heard(message.sender, message.clock_us)
             if message.kind is Kind.HEARTBEAT_ACK:
@@ -164,14 +165,15 @@ class Replica:
             self._take_whole(message, bodies or {})
 
     def _take_whole(self, message: Message, bodies: Bodies) -> None:
-        self._bodies.update(bodies)
-        if message.kind is not Kind.APPEND or all(map(self._has_bodies, message.entries)):
+        self._bodies.add(bodies)
+        if message.kind is not Kind.APPEND or all(map(self._bodies.has_all, message.entries)):
             self.core.step(message)
 
     def tick(self) -> None:
         """One tick of time."""
         self.core.tick()
         self.exchange.tick()
+        self.digesting.tick()
         if self.node.leads:
             self._look_at_room()
 
@@ -224,6 +226,7 @@ class Replica:
             self._answers.drop()
         self._work(now)
         self.node.tick(now)
+        self.digesting.work()
         self._bodies.clear()
         begin = self._checkpoints.due(self) or self._storage.needs_checkpoint(self.places.entry)
         if (made := self._checkpoints.work(self, begin=begin)) is not None:
@@ -267,7 +270,8 @@ class Replica:
         self._check()
         stamped = self._replicated.take()
         if stamped:
-            data = encode_flush(max(self._replicated.time_us, self.order.log.last_time_us), stamped)
+            time_us = max(self._replicated.time_us, self.order.log.last_time_us)
+            data = encode_flush(time_us, stamped, digest=self.digesting.asks(place.index))
             if self.core.propose(data) is None:
                 raise ReplicaBroken(f"entry {place.index} was refused after its batches were stamped")
             self._own.add(place.index)
@@ -326,7 +330,7 @@ class Replica:
                 self._own.discard(entry.index)
             else:
                 for flush, batch in batches:
-                    taken.setdefault(batch.log_id, []).append(self._body(flush, batch))
+                    taken.setdefault(batch.log_id, []).append(self._bodies.of(flush, batch))
         for log_id in sorted(taken, key=lambda each: each != self._catalogue_id):  # it names the logs of others
             self._take(log_id, taken[log_id])
         for entry in entries:
@@ -378,27 +382,7 @@ class Replica:
         """Every open log but the order log."""
         return self.node.logs
 
-    # -- batches beside entries ---------------------------------------------------------------------
-
-    def _has_bodies(self, entry: Entry) -> bool:
-        """Whether all batches of an entry are at hand."""
-        return all(
-            row.position or (row.log_id, row.seq, row.checksum) in self._bodies or self._stands(row)
-            for _, row in batches_of(entry.kind, entry.data)
-        )
-
-    def _stands(self, row: NamedBatch) -> bool:
-        history = self.node.history_of(row.log_id)
-        return history is not None and history.log.checksum_at(row.seq) == row.checksum
-
-    def _body(self, flush: Flush, row: NamedBatch) -> bytes:
-        inlined = flush.inlined(row)
-        if inlined is not None:
-            return bytes(inlined)
-        body = self._bodies.get((row.log_id, row.seq, row.checksum))
-        if body is None:
-            raise ReplicaBroken(f"batch {row.seq} of log {row.log_id.hex()} did not come with its entry")
-        return body
+    # -- sending ------------------------------------------------------------------------------------
 
     def _put(self, message: Message) -> None:
         """Send a message, with the batches that its entries only name. One whose batches are gone is not sent: its
@@ -409,6 +393,7 @@ class Replica:
             self.core.report_unreachable(message.to)
             return
         self.exchange.sends(message)
+        self.digesting.leaves(message)
         if message.kind is Kind.HEARTBEAT_ACK:
             message.room, message.clock_us = self.room.own, self.clocks.own_us
         self._send(message, bodies)
@@ -433,25 +418,35 @@ class Replica:
 
     def _apply(self, ready: Ready, now: Now) -> None:
         self.order.commit = self.core.committed
-        if ready.committed:
-            last = ready.committed[-1]
-            for entry in ready.committed:
-                self._apply_change(entry)
-            if last.index > self.prefix.entry:
-                raise ReplicaBroken(f"entry {last.index} is to be applied, and {self.prefix.entry} is durable here")
-            moved = {row.log_id for row in self.places.rows(self.places.entry + 1, last.index)}
-            self.places.apply(last.index)
-            self._publish([history.log for each in moved if (history := self.node.history_of(each)) is not None])
-            if last.term == self.core.term and self.core.role is Role.LEADER:
-                self._opened_term = last.term
-            while self._uncommitted and self._uncommitted[0][0] <= last.index:
-                self._uncommitted.popleft()
+        for entries in parts(ready.committed):
+            self._apply_entries(entries)
+            self._advance(now)
+            self.digesting.applied(entries[-1])
+        if not ready.committed:
+            self._advance(now)
+        if ready.applied is not None:
+            self.core.settle(ready.applied)
+
+    def _apply_entries(self, entries: list[Entry]) -> None:
+        last = entries[-1]
+        for entry in entries:
+            self._apply_change(entry)
+        if last.index > self.prefix.entry:
+            raise ReplicaBroken(f"entry {last.index} is to be applied, and {self.prefix.entry} is durable here")
+        moved = {row.log_id for row in self.places.rows(self.places.entry + 1, last.index)}
+        self.digesting.moving(moved)
+        self.places.apply(last.index)
+        self._publish([history.log for each in moved if (history := self.node.history_of(each)) is not None])
+        if last.term == self.core.term and self.core.role is Role.LEADER:
+            self._opened_term = last.term
+        while self._uncommitted and self._uncommitted[0][0] <= last.index:
+            self._uncommitted.popleft()
+
+    def _advance(self, now: Now) -> None:
         self._answers.passing = True
         self.node.advance(now)
         self._answers.passing = False
         self._check()
-        if ready.applied is not None:
-            self.core.settle(ready.applied)
 
     def _apply_change(self, entry: Entry) -> None:
         if entry.kind is EntryKind.CHANGE and entry.index > 1:

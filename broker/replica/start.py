@@ -138,6 +138,7 @@ def start(
         on_role=on_role,
         publish=publish,
         clocks=MemberClocks(config.clock_jump_s),
+        digest_every=checkpoint_every,
     )
     lead.append(replica)
     return replica

@@ -12,13 +12,14 @@ from typing import Any
 
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
+from support.altered import alter, are_equal
 from support.engine import START_US, records
 from support.members import Member, Shard
 from support.rot import damage
 
 FAULTS = (
     *("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe", "damage"),
-    "clock",
+    *("clock", "alter"),
 )
 
 
@@ -155,6 +156,9 @@ class MemberLife:
             self.damaged = member
             member.crash(power=chance.random() < 0.5)
             shard.count(f"damage: {damage(member.files, chance)}")
+        elif fault == "alter" and not self.lost and self.damaged in (None, member) and member.replica is not None:
+            self.damaged = member
+            alter(member, self.topics[0])
         elif fault == "clock" and self.off in (None, member):
             self.off = member
             member.lag_s = chance.choice((-3.0, 3.0, 0.0)) * DAY_S
@@ -201,13 +205,27 @@ class MemberLife:
         for member in shard.members.values():
             member.files.full_at = 0
         shard.heal()
-        found = shard.ask(lambda number: m.Produce(number, self.topics[0], 0), bytes(encode([MARKER])))
-        assert isinstance(found, m.Produced), (self.seed, found)
+        self.mark()
+        for _ in range(20 if shard.invariants.altered else 0):
+            if are_equal(shard):
+                break
+            for _ in range(shard.checkpoint_every):
+                self.mark()
+            shard.rounds(8)
         last = max(member.replica.order.last_index() for member in shard.members.values() if member.replica)
         shard.until(lambda: self.replace() or self.is_whole(last))
+        if shard.invariants.altered:
+            assert are_equal(shard), f"seed {self.seed}: a state that was altered was not noticed"
+            shard.invariants.altered = False
+            shard.invariants.states.clear()
         self.collect()
         shard.invariants.check(full=True)
         self.check()
+
+    def mark(self) -> None:
+        """Send the last record of the first topic, once more."""
+        found = self.shard.ask(lambda number: m.Produce(number, self.topics[0], 0), bytes(encode([MARKER])))
+        assert isinstance(found, m.Produced), (self.seed, found)
 
     def is_whole(self, last: int) -> bool:
         """Every member votes, and has everything."""

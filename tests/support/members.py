@@ -269,6 +269,8 @@ class Shard:
 
     def _close(self, member: Member, error: Error) -> None:
         self.count("installs" if "is staged" in error.message else "closed by an error")
+        if "adds up to" in error.message:
+            self.count("alteration noticed")
         note_of(member.files, DATA, error)
         self.closed.add(member)
         member.replica = member.recovery = None
@@ -404,6 +406,7 @@ class Invariants:
         self.last = 0  # entry that is committed
         self.committed: dict[int, tuple[int, int]] = {}  # entry: term and checksum
         self.states: dict[tuple[bytes, int], bytes] = {}  # log and seq: what it adds up to
+        self.altered = False  # a member's state was changed by hand: states are not compared until all are equal again
 
     def check(self, *, full: bool = False) -> None:
         self._checks += 1
@@ -455,6 +458,8 @@ class Invariants:
                 continue
             moved[log] = state.seq
             assert state.seq <= applied.get(log.log_id, (0, 0))[0]
+            if self.altered:
+                continue
             body = state.encode()
             known = self.states.setdefault((log.log_id, state.seq), body)
             assert known == body, f"{log.path} of member {member.number} adds up to something else at {state.seq}"

@@ -82,6 +82,10 @@ MUTANTS = [
         "        self._hold(True)\n", "", f"{_TESTS}/test_catch_up.py",
     ),
     RuleMutant(
+        12, "a member that adds up to something else than a majority closes", f"{_REPLICA}/digesting.py",
+        "            raise damage\n", "            pass\n", f"{_TESTS}/test_digests.py",
+    ),
+    RuleMutant(
         13, "an answer waits for a round that began after its request", f"{_REPLICA}/held_answers.py",
         "if self.passing or isinstance(message, _EXEMPT):", "if True:", f"{_TESTS}/test_members.py",
     ),
@@ -118,7 +122,6 @@ MUTANTS = [
         "tests/broker/peers/test_greeting.py",
     ),
 ]  # fmt: skip
-"""Rule 12 (digests of applied state) is not built."""
 
 
 def verdict(mutant: RuleMutant) -> str:

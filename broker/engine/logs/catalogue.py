@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from xxhash import xxh3_64_intdigest
 
 from ..tables import effects as fx
 from ..tables.entry import Entry
@@ -105,6 +106,10 @@ class CatalogueState:
         return msgspec.msgpack.encode(
             CatalogueBody(VERSION, self.seq, self.term, self.time_us, topics, sorted(self.tombstones))
         )
+
+    def digest(self) -> int:
+        """A number that is the same for all states that are equal."""
+        return xxh3_64_intdigest(self.encode())
 
     @classmethod
     def decode(cls, body: bytes, read: Read = no_runs) -> CatalogueState:

@@ -9,6 +9,8 @@ from penstock.broker.replica import entries
 from penstock.broker.replica.entries import (
     INLINE_BYTES,
     INLINE_TOGETHER,
+    EntryType,
+    asks_digests,
     batches_of,
     decode_entry,
     decode_flush,
@@ -32,7 +34,12 @@ def test_a_flush_comes_back_with_its_rows_and_the_bytes_of_small_batches():
 
 
 def test_a_flush_says_whether_replicas_compare_their_digests():
-    assert decode_flush(encode_flush(1, [], digest=True)).digest
+    for digest in (False, True):
+        data = encode_flush(1, [], digest=digest)
+        assert decode_flush(data).digest is digest
+        assert asks_digests(EntryType.FLUSH, data) is digest
+        assert not asks_digests(EntryType.CHANGE, data)
+    assert not asks_digests(EntryType.FLUSH, b"")
 
 
 def test_a_batch_stands_inside_up_to_the_limit_of_one_and_not_beyond():

@@ -14,7 +14,7 @@ SAMPLE = 2
 def test_each_mutant_has_one_place_and_each_rule_one_mutant():
     counts = {mutant.rule: (ROOT / mutant.file).read_text().count(mutant.old) for mutant in MUTANTS}
     assert [rule for rule, count in counts.items() if count != 1] == []
-    assert sorted(counts) == [rule for rule in range(1, 21) if rule != 12], "digests are not built"
+    assert sorted(counts) == list(range(1, 21))
 
 
 def test_some_broken_rules_are_noticed(seed):

@@ -1,17 +1,20 @@
 """Shelves in a snapshot: small parts inline, large parts in runs that the snapshot names.
 
-Contract: `load(dump(shelves), ...)` equals `shelves`. Equal shelves without large parts have equal bodies. A missing
-run raises Corrupt, and the snapshot cannot be used. Numbers are little-endian int64. Pure.
+Contract: `load(dump(shelves), ...)` equals `shelves`. Equal shelves without large parts have equal bodies; all that
+are equal have equal `content`. A missing run raises Corrupt, and the snapshot cannot be used. Numbers are little-endian
+int64. Pure.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from itertools import chain
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from xxhash import xxh3_64_intdigest
 
 from .....storage.errors import Corrupt
 from .placing import Placed
@@ -81,6 +84,31 @@ def _dump(level: int, shelf: Shelf) -> ShelfBody:
         [RunName(run.number, run.checksum) for run in shelf.timers.filed()],
         [RunName(filed.number, filed.checksum) for filed in shelf.filed],
     )  # fmt: skip
+
+
+_CONTENT = struct.Struct("<BQQQQ")
+_SPREADS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+
+
+def content(shelves: Shelves) -> bytes:
+    """What is on the shelves, in few bytes: the same wherever runs begin and end, and whichever are filed."""
+    return b"".join(_content(level, shelves.by_level[level]) for level in sorted(shelves.by_level))
+
+
+def _content(level: int, shelf: Shelf) -> bytes:
+    offsets = shelf.offsets.slice(0, len(shelf.offsets))
+    timers = sum(map(_sum, shelf.timers.runs)) & 0xFFFF_FFFF_FFFF_FFFF
+    return _CONTENT.pack(level, len(offsets), xxh3_64_intdigest(_bytes(offsets)), len(shelf.timers), timers)
+
+
+def _sum(run: TimerRun) -> int:
+    """The sum of a hash of each timer, which does not depend on their order."""
+    first, second = _SPREADS
+    hashed = run.times.astype(np.uint64) * first + run.offsets(0, len(run)).astype(np.uint64)
+    hashed ^= hashed >> np.uint64(29)
+    hashed *= second
+    hashed ^= hashed >> np.uint64(32)
+    return int(hashed.sum(dtype=np.uint64))
 
 
 def load(body: ShelvesBody, first: int, keep: np.ndarray, read: Read) -> Shelves:

@@ -6,8 +6,10 @@ import random
 from typing import Any
 
 import pytest
+from msgspec import structs
 from penstock.broker.engine.logs.replay import replay
 from penstock.broker.engine.tables.queues import offsets, shelves, timers
+from penstock.broker.engine.tables.queues.shelf_bodies import content
 from penstock.broker.engine.tables.state import PartitionState
 from penstock.storage import runs, snapshots
 from penstock.storage.errors import Corrupt, StorageFull
@@ -204,3 +206,42 @@ def test_a_turn_writes_one_run_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
 class NoSnapshots:
     def load_snapshot(self, log: Any, below: int | None = None) -> None:
         return None
+
+
+def test_a_digest_is_the_same_whichever_parts_are_in_runs() -> None:
+    rig = Rig(snapshot_batches=10)
+    filled(rig)
+    before = state(rig)
+    assert before.shelves.numbers()
+    log = rig.node.logs[1]
+    unfiled = replay(log, PartitionState, NoSnapshots()).committed  # pyright: ignore[reportArgumentType]
+    assert not unfiled.shelves.numbers()
+    assert unfiled.encode() != before.encode()
+    assert unfiled.digest() == before.digest()
+    for clean in (True, False):
+        digest = state(rig).digest()
+        rig.restart(clean=clean)
+        assert state(rig).digest() == digest
+
+
+def test_every_part_of_the_shelves_is_in_the_digest() -> None:
+    rig = Rig()
+    topic = rig.topic()
+    digests = {state(rig).digest()}
+    for number in range(3):
+        rig.produce(topic, [b"x"], not_before=[START_US + 900 * SECOND])
+        digests.add(state(rig).digest())
+        rig.produce(topic, [b"x"], priorities=[5 - number])
+        digests.add(state(rig).digest())
+    assert len(digests) == 7
+    found = state(rig)
+    known = content(found.shelves)
+    shelf = found.shelves.by_level[0]
+    *others, run = runs = shelf.timers.runs
+    for times, deltas in ((run.times + 1, run.deltas), (run.times, run.deltas + 1)):
+        shelf.timers = timers.Timers([*others, structs.replace(run, times=times, deltas=deltas)])
+        assert content(found.shelves) != known
+    shelf.timers = timers.Timers(runs)
+    assert content(found.shelves) == known
+    found.shelves.by_level[7] = found.shelves.by_level.pop(5)
+    assert content(found.shelves) != known

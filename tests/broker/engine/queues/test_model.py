@@ -44,6 +44,7 @@ def check_replay(life: Life) -> None:
         whole = history.log.names[0].base_seq == 1
         for store in (life.rig.store, NoSnapshots()) if whole else (life.rig.store,):
             again = replay(history.log, PartitionState, store)  # pyright: ignore[reportArgumentType]
+            assert again.committed.digest() == history.committed.digest()
             assert again.committed.encode() == live, (
                 f"seed {life.seed}: replay of {history.log.path} gives another state"
             )
