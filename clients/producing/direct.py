@@ -49,9 +49,10 @@ WORTH = 32
 """Batches that a grant has to be good for: giving it costs the broker a sync. A producer that ends one sooner, because
 its records are not plain, say, asks for the next one as after a refusal."""
 
-PAUSE_S, PAUSES = 0.001, 100
-"""The broker borrows a log for a moment: how long it is waited for, and how often, before the batch goes through it.
-A broker that was kept from the processor while it borrows would answer no sooner, and the grant would be over."""
+PAUSE_S, PAUSE_MAX_S, PAUSES = 0.0001, 0.001, 100
+"""The broker borrows a log for a moment, mostly some 100 us: how long it is waited for at first, each time twice as
+long up to the most, and how often before the batch goes through it. A broker that was kept from the processor while it
+borrows would answer no sooner, and the grant would be over."""
 
 DENSE_S, FIRST, FASTER = 25e-6, 2, 4
 """A record that is sent so soon after the append of the one before, which its sender did not wait for, has the next
@@ -234,8 +235,9 @@ class DirectLane(PartitionSender):
     def _after_failure(self, appender: DirectAppender, batch: InFlight) -> bool:
         """What to do with a batch that was not appended. True: try again, after a pause if there are `_pauses`."""
         if appender.paused and self._pauses < PAUSES:
+            pause_s = min(PAUSE_S * 2**self._pauses, PAUSE_MAX_S)
             self._pauses += 1
-            self._retry_at = self._connection.clock() + PAUSE_S
+            self._retry_at = self._connection.clock() + pause_s
             self._try_later()
             return True
         self._pauses, self._retry_at = 0, 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -214,6 +215,25 @@ def test_while_the_broker_borrows_the_log_it_waits_a_moment(client, lending, che
         assert producer.send(b"2") == 2
     assert lending.through_broker == (pauses > PAUSES)
     assert values(client) == [b"0", b"1", b"2"]
+
+
+def test_a_borrowed_log_is_looked_for_soon_at_first_and_less_often_later(client, lending, monkeypatch) -> None:
+    """A borrow takes the broker some 100 us, and a record that waits longer waits for nothing."""
+    now = [0.0]
+    monkeypatch.setattr(client._connection, "clock", lambda: now[0])
+    with client.producer("t", direct=True) as producer:
+        producer.send(b"0")
+        lending.script += ["paused"] * 6
+        future, tried, left = producer.send_nowait(b"1"), [0.0], len(lending.script)
+        while not future.done():
+            now[0] += 0.00005
+            producer._core.senders[0].turn(now[0])
+            if len(lending.script) < left or future.done():
+                tried.append(now[0])
+                left = len(lending.script)
+        waits = [later - earlier for earlier, later in pairwise(tried)]
+        assert waits == pytest.approx([0.0001, 0.0002, 0.0004, 0.0008, 0.001, 0.001], abs=0.00006)
+        assert lending.through_broker == 0
 
 
 def test_records_that_come_while_the_log_is_asked_for_follow_in_order(client, lending) -> None:
