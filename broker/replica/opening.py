@@ -21,6 +21,7 @@ from ...storage.data_directory import ASIDE, METADATA, TOPICS
 from ...storage.errors import Corrupt, Error, InvalidBatch, InvalidTopic
 from ...storage.log import LogOptions, LogWriter
 from ..raft.messages import Entry, EntryKind
+from . import acked
 from . import checkpoint as checkpoints
 from .checkpoint import Checkpoint
 from .directories import Members, change_of
@@ -84,10 +85,10 @@ def _open(files: Files, order: OrderLog, logs: _Logs) -> OpenedOrder:
     changes: list[Entry] = []
     missing = walk(_entries(order, found.entry + 1, changes), places, logs.stands)
     known = _known_commit(files, found, places, logs)
-    acked = _acked(order, found)
-    if places.last < max(known, acked):
+    acknowledged = max(known, _acked(order, found))
+    if places.last < acknowledged:
         raise ReplicaDamaged(
-            f"the order in {path} can be followed to entry {places.last}, and {max(known, acked)} was acknowledged here"
+            f"the order in {path} can be followed to entry {places.last}, and {acknowledged} was acknowledged here"
         )
     order.commit = known
     opened = OpenedOrder(order, places, found, _members(found, changes, known), set_aside=logs.set_aside(places))
@@ -135,10 +136,11 @@ def _newest_snapshot(files: Files, log: LogWriter) -> int:
 
 
 def _acked(order: OrderLog, found: Checkpoint) -> int:
-    """The entry that was acknowledged, unless a later generation of the order began before it."""
-    generation, entry = layout.split(found.acked)
-    begun = [name.base_seq - 1 for name in order.log.names if name.generation > generation]
-    return min([entry, *begun])
+    """The last entry that was acknowledged, as far as the checkpoint and the order itself say, unless a later
+    generation of the order began before it."""
+    words = [layout.split(word) for word in (found.acked, *acked.found(order.log))]
+    begun = [(name.generation, name.base_seq - 1) for name in order.log.names]
+    return max(min([entry, *(end for later, end in begun if later > own)]) for own, entry in words)
 
 
 def _settle(opened: OpenedOrder, logs: _Logs, missing: list[Missing]) -> None:

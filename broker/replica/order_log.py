@@ -20,6 +20,7 @@ from ...storage.log import LogOptions, LogWriter
 from ...storage.reader import LogReader
 from ...storage.segment import reference
 from ..raft.messages import Entry, EntryKind
+from . import acked
 from .entries import decode_entry, decode_flush, encode_entry
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class OrderLog:
             path, files=files, log_id=log_id, order=self._order, options=options or LogOptions(), suspect=suspect
         )
         self._reader = LogReader(path, files, limit=self._limit, log_id=self.log.log_id)
+        self._acked = 0
         self._recent: dict[int, Entry] = {}
         self._recent_bytes = 0
 
@@ -152,6 +154,11 @@ class OrderLog:
     @commit.setter
     def commit(self, entry: int) -> None:
         self._order.commit = max(self._order.commit, entry)
+
+    def note_acked(self, entry: int) -> None:
+        """All up to `entry` is acknowledged: the next sync makes that known to later openings. Raises OSError."""
+        if entry != self._acked and acked.note(self.log, entry):
+            self._acked = entry
 
     def checksum(self, index: int) -> int:
         """The header checksum of an entry, or of the one before the first. Raises OutOfBounds, Corrupt."""

@@ -172,6 +172,7 @@ class Replica:
     def tick(self) -> None:
         """One tick of time."""
         self.core.tick()
+        self.order.note_acked(self.prefix.entry)
         self.exchange.tick()
         self.digesting.tick()
         if self.node.leads:

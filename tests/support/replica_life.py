@@ -122,6 +122,7 @@ class ReplicaWorld:
 
     def _advance(self) -> None:
         self.prefix.advance(self.order.log.durable, lambda log_id: self.logs[log_id].durable)
+        self.order.note_acked(self.prefix.entry)
         self.note()
 
     def commit_all(self) -> None:

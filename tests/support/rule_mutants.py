@@ -75,7 +75,7 @@ MUTANTS = [
     ),
     RuleMutant(
         10, "an order below what was acknowledged is damage", f"{_REPLICA}/opening.py",
-        "if places.last < max(known, acked):", "if places.last < known:", f"{_TESTS}/test_opening_rules.py",
+        "acknowledged = max(known, _acked(order, found))", "acknowledged = known", f"{_TESTS}/test_opening_rules.py",
     ),
     RuleMutant(
         11, "nothing of a manifest goes while a member fetches it", f"{_REPLICA}/shipping.py",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from penstock.broker.replica import opening, walk
+from penstock.broker.replica import acked, opening, walk
 from penstock.broker.replica.durable_prefix import DurablePrefix
 from penstock.broker.replica.entries import batches_of
 from penstock.broker.replica.errors import ReplicaDamaged
+from penstock.broker.replica.order_log import OrderLog
 from penstock.broker.replica.places import Places
 from penstock.broker.replica.replicated import Replicated
 from penstock.storage import layout, log_ids, snapshots
@@ -18,7 +19,7 @@ from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import MemoryFiles
 from support.files import RecordingFiles
 from support.replica_images import OPERATIONS, begun, hold
-from support.replica_life import DATA, DIRECTORIES, LARGE, LOGS, PATHS, Found, ReplicaWorld, copy_of
+from support.replica_life import DATA, DIRECTORIES, IDS, LARGE, LOGS, OPTIONS, PATHS, Found, ReplicaWorld, copy_of
 
 
 def life(*names: str) -> None:
@@ -137,6 +138,47 @@ def test_an_order_below_what_was_acknowledged_is_damage():
         files[path] = before[path]
     with pytest.raises(ReplicaDamaged, match="was acknowledged here"):
         opens(files, world)
+
+
+def without_the_named_batch(world: ReplicaWorld) -> dict[str, bytes]:
+    """What is left where a log loses a batch that only it has, and that was acknowledged after the last checkpoint."""
+    before = copy_of(world.files)
+    world.flush([0, LARGE, 10])
+    for name in ("sync_logs", "sync_order"):
+        OPERATIONS[name](world)
+    files = copy_of(world.files)
+    for path in segments_of(PATHS[1], files):
+        files[path] = before[path]
+    return files
+
+
+def test_an_order_below_what_its_own_segments_say_was_acknowledged_is_damage():
+    world, _ = begun()
+    files = without_the_named_batch(world)
+    assert world.prefix.entry == world.order.last_index()
+    with pytest.raises(ReplicaDamaged, match="was acknowledged here"):
+        opens(files, world)
+
+
+@pytest.mark.parametrize("place", [0, 8, 31])
+def test_a_sector_that_does_not_verify_says_nothing(place):
+    world, _ = begun()
+    files = without_the_named_batch(world)
+    for path in segments_of(f"{DATA}/order", files):
+        damaged = bytearray(files[path])
+        damaged[acked.POSITION + place] ^= 1
+        files[path] = bytes(damaged)
+    order = OrderLog(f"{DATA}/order", RecordingFiles(files, DIRECTORIES), log_id=IDS.order, options=OPTIONS)
+    assert list(acked.found(order.log)) == []
+
+
+def test_what_was_acknowledged_and_then_cut_by_a_conflict_is_no_damage():
+    world, _ = begun()
+    for name in ("small", "commit", "small", "small", "sync_order", "conflict", "sync_order"):
+        OPERATIONS[name](world)
+    words = [layout.split(word) for word in acked.found(world.order.log)]
+    assert max(entry for _, entry in words) >= world.order.last_index()
+    opens(copy_of(world.files), world)
 
 
 def test_a_replica_without_a_checkpoint_does_not_open():

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from penstock.broker.replica import entries
+from penstock.broker.replica import acked, entries
 from penstock.broker.replica.checkpoint import Checkpoint
 
 TEXT = (Path(__file__).parents[3] / "broker" / "replica" / "ORDER.md").read_text()
-LAYOUTS = {"ENTRY": entries.ENTRY, "FLUSH": entries.FLUSH, "ROW": entries.ROW}
+LAYOUTS = {"ENTRY": entries.ENTRY, "FLUSH": entries.FLUSH, "ROW": entries.ROW, "ACKED": acked.ACKED}
 
 
 def section(title: str) -> str:
@@ -49,3 +49,7 @@ def test_the_fields_of_a_checkpoint_are_those_of_the_page():
 def test_the_page_states_the_limits_of_inlined_batches():
     assert f"up to {entries.INLINE_BYTES >> 10} KiB" in TEXT
     assert f"{entries.INLINE_TOGETHER >> 10} KiB together" in TEXT
+
+
+def test_the_page_states_where_the_acknowledged_entry_stands():
+    assert f"at {acked.POSITION}. It is" in TEXT

@@ -1,0 +1,61 @@
+"""How far this member has acknowledged, beside the marks of the order log.
+
+Idea: a mark says how far the order log is synced. What is acknowledged also needs the batches that entries only name,
+each in its own log. So the first page of the newest segment says how far that went, in a sector of its own, which the
+next sync of the order log carries to the disk, as it does with marks. An opening that cannot follow the order so far
+has lost what was durable. The layout is ORDER.md, section 3.
+
+Contract: what is written was durable before, so it is true whenever it reaches the disk. Losing it loses only what it
+would have noticed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from ...storage import layout
+from ...storage.segment import reference
+
+if TYPE_CHECKING:
+    from ...storage.log import LogWriter
+
+POSITION = 3072
+"""In the first page of a segment."""
+
+ACKED = np.dtype(
+    [
+        ("checksum", "<u8"),  # xxh3_64 of the rest
+        ("log_id", "V16"),
+        ("word", "<u8"),
+    ]
+)
+_STRUCT = struct.Struct("<Q16sQ")
+assert _STRUCT.size == ACKED.itemsize
+
+
+def note(log: LogWriter, entry: int) -> bool:
+    """Say in the newest segment of an order log that everything up to `entry` is durable. Raises OSError.
+
+    Returns whether there is one: a log that was opened takes up writing with the first append.
+    """
+    if not log.opened:
+        return False
+    rest = _STRUCT.pack(0, log.log_id, layout.word(log.generation, entry))[8:]
+    log.opened[-1].file.pwritev([xxh3_64_intdigest(rest).to_bytes(8, "little") + rest], POSITION)
+    return True
+
+
+def found(log: LogWriter) -> Iterator[int]:
+    """The words that the segments of an order log have. Raises OSError."""
+    for name in log.names:
+        with log.files.open(reference(log.path, name).path) as file:
+            stored = file.pread(_STRUCT.size, POSITION)
+        if len(stored) == _STRUCT.size:
+            checksum, log_id, word = _STRUCT.unpack(stored)
+            if log_id == log.log_id and checksum == xxh3_64_intdigest(bytes(stored)[8:]):
+                yield word
