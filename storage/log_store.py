@@ -52,11 +52,12 @@ class LogSettings(Protocol):
 class StoredLog:
     """The store's record of an open log."""
 
-    __slots__ = ("covered", "retiring", "runs")
+    __slots__ = ("covered", "newest", "retiring", "runs")
 
     def __init__(self, runs: RunFiles) -> None:
         self.runs = runs
-        self.covered = 0  # the seq of the second-newest durable snapshot
+        self.newest = 0  # the seq of the newest durable snapshot
+        self.covered = 0  # and of the one before it
         self.retiring: set[str] = set()  # segments on their way out, by path
 
 
@@ -187,7 +188,7 @@ class LogStore:
         numbers = list(stored.runs.unsynced)
 
         def covered(found: int) -> None:
-            stored.covered = found
+            stored.covered, stored.newest = found, seq
             stored.runs.synced(numbers)
 
         self._jobs.finish_snapshot(log.path, seq, log.log_id, numbers, covered)
@@ -200,8 +201,9 @@ class LogStore:
         first_seq, last_seq = log.segments()[0].base_seq, log.written if below is None else below - 1
         found = snapshots.load_newest(self.files, log.path, log.log_id, first_seq=first_seq, last_seq=last_seq)
         snapshots.drop_beyond(self.files, log.path, last_seq)
-        second = 0 if found is None else snapshots.second_newest_seq(self.files, log.path, log.log_id)
-        self._of(log).covered = second
+        stored = self._of(log)
+        stored.newest = 0 if found is None else found.seq
+        stored.covered = 0 if found is None else snapshots.second_newest_seq(self.files, log.path, log.log_id)
         return found
 
     def finals(self, log: LogWriter) -> FinalFiles:
@@ -214,6 +216,10 @@ class LogStore:
 
     def covered(self, log: LogWriter) -> int:
         """The seq of the second-newest durable snapshot."""
+        return self._of(log).covered
+
+    def removable_to(self, log: LogWriter) -> int:
+        """The last batch that snapshots let go: the second-newest one has it, should the newest be damaged."""
         return self._of(log).covered
 
     def _of(self, log: LogWriter) -> StoredLog:

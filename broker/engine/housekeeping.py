@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 FOREVER = 1 << 62
 
-SEGMENTS_BETWEEN, BYTES_BETWEEN = 2, 8 << 20
-"""A log with a limit in bytes or records that grew by so many segments, and bytes, does not wait for the next pass."""
+BYTES_BETWEEN = 8 << 20
+"""A log with a limit in bytes or records that grew by so much, and by some segments, does not wait for a pass."""
 
 STEP = 64
 """Partitions looked at in one turn: a tenth of a millisecond where there is nothing to do."""
@@ -74,12 +74,12 @@ class Housekeeping:
     def hold_to_limit(self, history: History[Any]) -> None:
         """Look at a log that grows fast: its limit is a promise about the disk, however far passes are apart."""
         partition = self._registry.partitions.get(history)
-        if partition is None or self._upkeep.is_saving(history):
+        if partition is None:
             return
         settings = partition.settings
         if settings.retention_bytes is None and settings.retention_records is None:
             return
-        if history.since_snapshot_bytes >= SEGMENTS_BETWEEN * settings.segment_bytes:
+        if self._upkeep.has_grown(history, settings):
             self._upkeep.snapshot(history)
             self.grown[partition] = None
 
@@ -179,8 +179,7 @@ class Housekeeping:
     def _remove(self, partition: Partition) -> bool:
         """Give the store what is below the committed first offset and covered. Returns whether there is any left."""
         log = partition.log
-        below = log.expired(partition.seq)
-        if not below:
+        if not self._upkeep.below(partition):
             return log.durable < partition.seq  # batches that are not durable may still be lost
         if self._upkeep.unlink(partition):
             return True

@@ -47,6 +47,7 @@ from .lending.lending import Waiting
 from .logs.log_agenda import LogAgenda
 from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
+from .logs.removal import Removal
 from .office import Office
 from .ports import Handlers, LentLogs, NodeConfig, NodeStanding, Now, Payload, Peer, Port, Randomness, Store
 from .topics.clustering import Clustering
@@ -55,7 +56,7 @@ from .turns.portions import Portions
 from .turns.replies import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Sequence
+    from collections.abc import Container, Generator, Hashable, Sequence
 
     from ...storage.batch import Batch
     from ...storage.log import LogWriter
@@ -101,6 +102,7 @@ class Node:
         self._agenda = LogAgenda()
         self._registry = LogRegistry(store, self._agenda, self)
         self._upkeep = LogUpkeep(self._registry, config)
+        self._removal = Removal(self._registry, self._upkeep, config)
         self._guard = Guard(self._registry.topics)
         self._desk = ReadingDesk(self._registry, port, config, self._guard)
         self._counts = {"requests": 0, "failures": 0}
@@ -286,8 +288,10 @@ class Node:
             grown.clear()
             for history in histories:
                 is_due = self._upkeep.advanced(history)
-                if not is_due and office is not None and history.since_snapshot_bytes >= BYTES_BETWEEN:
-                    office.housekeeping.hold_to_limit(history)
+                if not is_due and history.since_snapshot_bytes >= BYTES_BETWEEN:
+                    (self._removal if office is None else office.housekeeping).hold_to_limit(history)
+        if office is None:
+            self._removal.tick(now)
         due_s, wait = self._desk.deadlines.first, IDLE_S if office is None else min(office.tick(now), lending_wait)
         if due_s is not None and due_s <= now.monotonic_s:
             due_s = self._desk.deadlines.ring(now.monotonic_s)
@@ -374,6 +378,16 @@ class Node:
     def unsound(self) -> list[tuple[str, Error]]:
         """Logs that could not be opened, or that add up to less than was stored: directory, and why."""
         return list(self._registry.unsound())
+
+    @property
+    def topics(self) -> Container[bytes]:
+        """Ids of the topics that the catalogue has."""
+        return self._registry.topics.by_id
+
+    @property
+    def without_beginning(self) -> list[LogWriter]:
+        """Logs of which segments are gone that no retention took; see Partition.lacks_beginning. Raises Corrupt."""
+        return [partition.log for partition in self._registry.partitions.values() if partition.lacks_beginning]
 
     @property
     def logs(self) -> list[LogWriter]:

@@ -270,7 +270,11 @@ class Store(Protocol):
         ...
 
     def covered(self, log: LogWriter) -> int:
-        """The seq of the second-newest durable snapshot: segments up to it may go. 0 when there are not two."""
+        """The seq of the second-newest durable snapshot. 0 when there are not two."""
+        ...
+
+    def removable_to(self, log: LogWriter) -> int:
+        """The last batch that durable snapshots cover well enough for its segment to go; 0 when there is none."""
         ...
 
     def retire(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:

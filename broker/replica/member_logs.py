@@ -1,28 +1,42 @@
 """The logs of a member: those of a node, kept in step with the order.
 
-Idea: as `storage.log_store`, with two differences. A follower makes a partition's log when the catalogue names it,
-since no request came here. A deleted topic's files go once a checkpoint covers the deletion: opening needs them before.
+Idea: as `storage.log_store`, with three differences. A follower makes a partition's log when the catalogue names it,
+since no request came here. Files of deleted topics, and segments that retention took, go once a checkpoint covers that:
+opening needs them before. One snapshot is enough for segments to go, as the other members have what it says, too: a
+second one needs another batch, which an idle log gets only where its leader lacks one.
 
 Contract: mixed into a store. A log that has a place in the order, and no files, is damage: it is never made anew.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...storage import layout, log_ids
+from ...storage.data_directory import TOPICS
 from ...storage.log_store import LogSettings, LogStore
+from .departing import Departing
 from .errors import ReplicaDamaged
 from .places import START, Places
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Sequence
+
     from ...storage.log import LogWriter
+    from ...storage.segment import SegmentRef
 
 
 class MemberLogs(LogStore):
     """See the module. `places` is set before the first call."""
 
     places: Places
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Arguments as of the store that this is mixed into."""
+        super().__init__(*args, **options)
+        self.departing = Departing()
+        self.hurried: dict[LogWriter, None] = {}
+        """Logs that are to be synced soon."""
 
     def open(self, topic: bytes, partition: int, settings: LogSettings) -> LogWriter:
         """Open a partition's log, or make it. Raises ReplicaDamaged, and what `LogStore.open` does."""
@@ -34,23 +48,50 @@ class MemberLogs(LogStore):
         return self.create(topic, partition, settings)
 
     def hurry(self, log: LogWriter) -> None:
-        """Nothing: no topic of a cluster has commits that do not wait for the disk."""
+        """Have a log synced soon, though no entry waits for it: its batches stand in the order."""
+        self.hurried[log] = None
 
     def delete(self, topic: bytes) -> None:
         """The deletion is applied: let go of the logs. Their files go with `erase`."""
-        self._deleted()[topic] = self.places.entry
+        self.departing.delete(topic, self._of_topic.get(topic, []), self.places.entry)
+
+    def retire(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
+        """What is applied lets segments go. Their files go with `erase`."""
+        leaving = self._of(log).retiring
+        self.departing.retire(log, [each for each in segments if each.path not in leaving], self.places.entry)
+
+    def removable_to(self, log: LogWriter) -> int:
+        """The last batch of the newest durable snapshot."""
+        return self._of(log).newest
 
     def erase(self, entry: int) -> None:
-        """A checkpoint of `entry` is durable: remove the files of topics that were deleted up to there."""
-        deleted = self._deleted()
-        for topic in [topic for topic, at in deleted.items() if at <= entry]:
-            del deleted[topic]
+        """A checkpoint of `entry` is durable: remove the files that may go since what it covers."""
+        for topic in self.departing.take_topics(entry):
             super().delete(topic)
+        for log, segments in self.departing.take_segments(entry):
+            super().retire(log, segments)
+
+    def retire_order(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
+        """Have segments of the order log unlinked, which two checkpoints cover."""
+        super().retire(log, segments)
 
     def deleted_logs(self, entry: int) -> set[bytes]:
         """Ids of the logs of topics that were deleted up to an entry, whose files are still there."""
-        topics = [topic for topic, at in self._deleted().items() if at <= entry]
-        return {log.log_id for topic in topics for log in self._of_topic.get(topic, [])}
+        topics = [topic for topic, at in self.departing.topics.items() if at <= entry]
+        return {log_id for topic in topics for log_id in self._ids_of(topic.hex())}
 
-    def _deleted(self) -> dict[bytes, int]:
-        return self.__dict__.setdefault("deleted", {})
+    def _ids_of(self, name: str) -> Iterator[bytes]:
+        """Ids of the logs in the directory of a topic."""
+        above = f"{self._data}/{TOPICS}/{name}"
+        return (log_ids.own_id(f"{above}/{number}") or b"" for number in self.files.listdir(above))
+
+    def delete_left_over(self, known: Container[bytes]) -> None:
+        """At opening: delete topics that the catalogue does not have any more, though the order named their logs.
+
+        The catalogue forgets a deletion once the leader's files are noted.
+        """
+        for name in self.files.listdir(f"{self._data}/{TOPICS}"):
+            if any(log_id in self.places.applied for log_id in self._ids_of(name)):
+                topic = bytes.fromhex(name)
+                if topic not in known:
+                    self.delete(topic)

@@ -1,10 +1,10 @@
-"""When a replica writes its checkpoint, and what goes with it: files of topics that were deleted.
+"""When a replica writes its checkpoint, and what goes with it: files of deleted topics, and what retention took.
 
-Idea: after so many entries have been applied, all logs are synced up to their places, some in each turn, and then a
-checkpoint at that entry is saved. Opening walks from there.
+Idea: after so many entries have been applied, or while files wait for it, all logs are synced up to their places, some
+in each turn, and then a checkpoint at that entry is saved. Opening walks from there.
 
-Contract: a checkpoint is never ahead of what is committed, durable and applied here. Files of a deleted topic go only
-behind it, and segments of the order log only below the older of the two that are kept. Must not know Raft.
+Contract: a checkpoint is never ahead of what is committed, durable and applied here. Files go only behind it
+(departing.py), and segments of the order log only below the older of the two that are kept. Must not know Raft.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ SEGMENTS = 4
 """Segments of the order log that stay, for members that lag, though checkpoints cover them."""
 
 
+WAIT_TICKS = 600
+"""Files that may go wait so long for a checkpoint, half a minute, where entries are few."""
+
+WAITING_BYTES = 256 << 20
+"""Segments of so many bytes do not wait."""
+
 SYNCED_AT_ONCE = 8
 """Logs that are synced in one turn: a shard may have thousands, and peers are to hear of this node meanwhile."""
 
@@ -44,6 +50,11 @@ class Checkpointed(Protocol):
     order: OrderLog
     places: Places
     prefix: DurablePrefix
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether no file may go now."""
+        ...
 
     def logs(self) -> list[LogWriter]:
         """Every open log but the order log."""
@@ -63,8 +74,7 @@ class OrderCheckpoints:
         self._changed = False
         self._begun: Checkpoint | None = None  # waits until these are synced:
         self._unsynced: list[LogWriter] = []
-        self.held = False
-        """While another member fetches what a checkpoint names: no file goes."""
+        self._ticks = 0  # since the last one
         self._keep = keep
         self._files = files
         self._store = store
@@ -76,8 +86,22 @@ class OrderCheckpoints:
         self._members = members
         self._changed = True
 
+    def hurried(self) -> list[LogWriter]:
+        """The logs whose sync files wait for that may go, once."""
+        hurried = self._store.hurried
+        found = [log for log in hurried if not log.closed and log.durable < log.written]
+        hurried.clear()
+        return found
+
+    def tick(self) -> None:
+        """Time passed."""
+        self._ticks += 1
+
     def due(self, replica: Checkpointed) -> bool:
-        """Whether enough was applied since the last one."""
+        """Whether enough was applied since the last one, or files have waited for one for long enough."""
+        departing = self._store.departing
+        if departing and (self._ticks >= WAIT_TICKS or departing.bytes >= WAITING_BYTES) and not replica.keeps_files:
+            return True
         return self._changed or replica.places.entry - self.entry >= self._every
 
     def save(self, replica: Checkpointed) -> Checkpoint:
@@ -132,8 +156,8 @@ class OrderCheckpoints:
         acked = word(order.log.generation, replica.prefix.entry)
         made = msgspec.structs.replace(made, commit=min(order.commit, replica.prefix.entry), acked=acked)
         older = checkpoints.save(self._files, order.log.path, order.log.log_id, made)
-        self.entry, self._begun = made.entry, None
-        if not self.held:
+        self.entry, self._begun, self._ticks = made.entry, None, 0
+        if not replica.keeps_files:
             store.erase(made.entry)
-            store.retire(order.log, order.spent(older, self._keep))
+            store.retire_order(order.log, order.spent(older, self._keep))
         return made

@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...storage.batch import parse
-from ...storage.errors import InvalidBatch, StorageFull
+from ...storage.errors import InvalidBatch
 from ...transport.messages import AskCluster, Hello, NameRequest, Ping, ReplaceNode, Stats, TransferLead
-from ..raft.messages import EntryKind, Kind
+from ..raft.messages import NONE, EntryKind, Kind
 from ..raft.state import Role
 from .bodies import ArrivedBodies, Bodies, Gone, bodies_of
 from .clocks import MemberClocks
@@ -45,7 +45,7 @@ from .exchange import Exchange
 from .order_checkpoints import ENTRIES, OrderCheckpoints
 from .places import LogRow
 from .preparing import Preparing
-from .room import RESERVE_BYTES, DiskRoom
+from .room import DiskRoom, no_room
 
 if TYPE_CHECKING:
     from ...storage.errors import Corrupt
@@ -139,6 +139,7 @@ class Replica:
         self._waiting: deque[Unacknowledged] = deque()
         self._opened_term = 0  # the term of this node in which an entry of its own was applied
         self._dirty: dict[LogWriter, None] = {}
+        self._is_copied = False  # another member fetches what the newest checkpoint names
         self.preparing = Preparing(node)
         self.clocks = clocks or MemberClocks(inf)
         files, (data, _, _) = order.log.files, order.log.path.rpartition("/")
@@ -175,6 +176,7 @@ class Replica:
         self.order.note_acked(self.prefix.entry)
         self.exchange.tick()
         self.digesting.tick()
+        self._checkpoints.tick()
         if self.node.leads:
             self._look_at_room()
 
@@ -184,7 +186,7 @@ class Replica:
         answers = self._answers
         answers.passing = is_answered = isinstance(message, ANYWHERE)
         if payload and self.node.leads and not self.has_room:
-            self.node.refuse(peer, message, self._no_room())
+            self.node.refuse(peer, message, no_room())
         elif is_answered or self.node.leads:
             self.node.receive(peer, message, payload, now, principal)
         else:
@@ -199,12 +201,6 @@ class Replica:
         better = self.room.better(status.configuration.voters)
         if better and status.members[better].match == status.last:  # nothing waits for it to catch up
             self.core.transfer(better)
-
-    def _no_room(self) -> StorageFull:
-        return StorageFull(
-            f"fewer than a majority of the nodes have {RESERVE_BYTES >> 20} MiB left on their disks: records are taken "
-            "again once there is room (penstock cluster status shows it)"
-        )
 
     def may_lead(self) -> bool:
         """Whether the office may open: this node leads, an entry of its term is applied, and all members have met."""
@@ -239,10 +235,11 @@ class Replica:
         self._work(self.clocks.now(now, self.order.log.last_time_us))
 
     def dirty(self) -> list[LogWriter]:
-        """The logs whose sync entries wait for, the order log first."""
+        """The logs to be synced: those that entries wait for, the order log first, and those that files wait for."""
         found = list(self._dirty)
         self._dirty.clear()
-        return [self.order.log, *(log for log in found if log is not self.order.log)] if found else []
+        ordered = [self.order.log, *(log for log in found if log is not self.order.log)] if found else []
+        return [*ordered, *(log for log in self._checkpoints.hurried() if log not in found)]
 
     def _propose_change(self) -> None:
         if self.core.role is Role.LEADER and not self.directories.is_settled:
@@ -472,8 +469,13 @@ class Replica:
 
     def hold(self, held: bool) -> None:
         """Whether a member fetches what the newest checkpoint names, so that no file of it may go."""
-        self._checkpoints.held = held
+        self._is_copied = held
         self.node.hold_files(held)
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether no file may go: another member fetches what is here, or this one fetches what follows it."""
+        return self._is_copied or self.exchange.catching_up.source != NONE
 
     # -- the end ------------------------------------------------------------------------------------
 

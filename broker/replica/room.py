@@ -11,10 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...storage.errors import StorageFull
+
 RESERVE_BYTES = 64 << 20
 """What is kept for everything but records."""
 
 UNKNOWN = -1
+
+
+def no_room() -> StorageFull:
+    """Why no records are taken."""
+    return StorageFull(
+        f"fewer than a majority of the nodes have {RESERVE_BYTES >> 20} MiB left on their disks: records are taken "
+        "again once there is room (penstock cluster status shows it)"
+    )
 
 
 class DiskRoom:

@@ -115,6 +115,7 @@ def start(
             may_lead=lambda: bool(lead) and lead[0].may_lead(),
         ),
     )  # fmt: skip
+    logs.delete_left_over(node.topics)
     node.tell_damage(answers.meet)
     checkpoints = OrderCheckpoints(
         opened.order.log.files,
@@ -158,7 +159,14 @@ def _open_node(opened: OpenedOrder, make: Callable[[], Node]) -> Node:
 
 
 def _check_opened(node: Node) -> None:
-    """Raise ReplicaDamaged where what a log adds up to cannot be read: it would be another state than the others'."""
+    """Raise ReplicaDamaged where what a log adds up to cannot be read: it would be another state than the others'.
+
+    And where the beginning of a log is gone, which retention did not take: its files go behind a checkpoint that covers
+    what they go for, so that the state of this opening knows it.
+    """
     for path, error in node.unsound:
         if isinstance(error, (Corrupt, InvalidBatch, InvalidTopic, ReplicaDamaged)):
             raise ReplicaDamaged(error.message, path=path)
+    for log in node.without_beginning:
+        first = log.names[0].base_seq
+        raise ReplicaDamaged(f"{log.path} begins at batch {first}, and its state needs what was before", path=log.path)

@@ -1,7 +1,8 @@
 """Random lives of a shard: clients, faults of nodes, disks and network, in an order that a seed chooses.
 
 After each step the invariants hold (`members.Invariants`). At the end everything heals, the shard must go on, and every
-record that was acknowledged is where its answer said, on every member.
+record that was acknowledged is where its answer said, on every member, unless retention took it. Every member then
+frees the files of what retention took.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from support.rot import damage
 
 FAULTS = (
     *("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe", "damage"),
-    *("clock", "alter"),
+    *("clock", "alter", "retention"),
 )
+"""`retention` is no fault of a node, but a life with topics that keep little."""
+
+KEEPS_LITTLE = {"segment_bytes": 64 << 10, "retention_records": 2}
 
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -51,7 +55,7 @@ class MemberLife:
     sent: list[Sent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.shard = Shard(self.seed)
+        self.shard = Shard(self.seed, housekeeping_s=0.5)
         self.chance = self.shard.chance
         self.faults = {fault for fault in FAULTS if self.chance.random() < 0.5}
         self.topics: list[bytes] = []
@@ -61,11 +65,16 @@ class MemberLife:
         self.off: Member | None = None  # the one member whose clock is off
         self.damaged: Member | None = None  # the one member whose disk loses something: what two have lost may be gone
 
+    @property
+    def settings(self) -> dict[str, int]:
+        """Of all topics."""
+        return KEEPS_LITTLE if "retention" in self.faults else {}
+
     def run(self) -> Shard:
         shard = self.shard
         first = shard.members[self.chance.choice(shard.numbers)]
         shard.guard(first, lambda replica: replica.core.campaign())
-        self.topics.append(shard.topic("t0"))
+        self.topics.append(shard.topic("t0", **self.settings))
         for _ in range(self.steps):
             self.step()
             self.collect()
@@ -111,7 +120,7 @@ class MemberLife:
         topic = chance.choice(self.topics)
         self.made += 1
         value = b"%d" % self.made
-        if chance.random() < 0.2:
+        if chance.random() < (0.8 if self.settings else 0.2):
             value = value.ljust(20_000, b".")
         partition = chance.randrange(2)
         request = shard.send(member, lambda number: m.Produce(number, topic, partition), bytes(encode([value])))
@@ -122,7 +131,7 @@ class MemberLife:
         member = shard.leader
         if member is not None and len(self.topics) < 4:
             self.made += 1
-            request = shard.send(member, lambda number: m.CreateTopic(number, f"t{self.made}", 2, {}))
+            request = shard.send(member, lambda number: m.CreateTopic(number, f"t{self.made}", 2, self.settings))
             self.creations.append((member, member.starts, request))
 
     def fault(self, member: Member) -> None:
@@ -218,14 +227,30 @@ class MemberLife:
             assert are_equal(shard), f"seed {self.seed}: a state that was altered was not noticed"
             shard.invariants.altered = False
             shard.invariants.states.clear()
+        for _ in range(60 if self.settings else 0):
+            if self.is_trimmed():
+                break
+            self.mark()
+            shard.rounds(3)  # a member that fetched a state keeps files for a while, if its last word was lost
+        assert self.is_trimmed(), f"seed {self.seed}: files are left of what retention took"
         self.collect()
         shard.invariants.check(full=True)
         self.check()
 
     def mark(self) -> None:
-        """Send the last record of the first topic, once more."""
+        """Append one more record to the first partition."""
         found = self.shard.ask(lambda number: m.Produce(number, self.topics[0], 0), bytes(encode([MARKER])))
         assert isinstance(found, m.Produced), (self.seed, found)
+
+    def is_trimmed(self) -> bool:
+        """Whether no member has more segments below the first offset than the newest snapshots hold."""
+        replicas = [member.replica for member in self.shard.members.values()]
+        return not any(
+            log.expired(log.committed)
+            for each in replicas
+            for log in ([] if each is None else each.logs()[1:])
+            if len(log.names) > 1
+        )
 
     def is_whole(self, last: int) -> bool:
         """Every member votes, and has everything."""
@@ -243,7 +268,7 @@ class MemberLife:
                 self._check_partition(topic, partition)
 
     def _check_partition(self, topic: bytes, partition: int) -> None:
-        values = self.read(topic, partition)
+        first, values = self.read(topic, partition)
         ours = [each for each in self.sent if (each.topic, each.partition) == (topic, partition)]
         known = {each.value for each in ours} | {MARKER}
         assert not [value for value in values if value not in known], f"seed {self.seed}: a phantom"
@@ -251,17 +276,19 @@ class MemberLife:
         assert len(set(once)) == len(once), f"seed {self.seed}: a record twice"
         for each in ours:
             if isinstance(each.answer, m.Produced):
-                at = each.answer.offset
-                found = values[at : at + 1]
-                assert found == [each.value], f"seed {self.seed}: {each.value[:9]!r} was acknowledged at {at}"
+                at = each.answer.offset - first
+                found = values[at : at + 1] if at >= 0 else [each.value]
+                assert found == [each.value], f"seed {self.seed}: {each.value[:9]!r} was acknowledged at {at + first}"
             elif each.answer is not None and getattr(each.answer, "code", "") == "no_leader":
                 assert each.value not in values, f"seed {self.seed}: {each.value[:9]!r} was refused, and is there"
 
-    def read(self, topic: bytes, partition: int) -> list[bytes]:
+    def read(self, topic: bytes, partition: int) -> tuple[int, list[bytes]]:
+        """The first offset, and the records from there on."""
         values: list[bytes] = []
+        first = 0
         shard, tries = self.shard, 0
         while True:
-            offset = len(values)
+            offset = first + len(values)
             member = shard.until(lambda: shard.leader)
             ask = partial(
                 m.Fetch, topic=topic, partition=partition, offset=offset, term=-1, max_bytes=1 << 20, wait_ms=0
@@ -272,10 +299,12 @@ class MemberLife:
                 if shard.answer(member, request) is not None:
                     break
             answer = shard.answer(member, request)
+            if getattr(answer, "code", "") == "out_of_bounds" and self.settings:
+                first, values = answer.offset, []  # retention goes on meanwhile
             if not isinstance(answer, m.Fetched):
                 tries += 1
                 assert tries < 20, f"seed {self.seed}: no records, {answer}"
                 continue
             if answer.next_offset == offset:
-                return values
+                return first, values
             values += records(member.port.answers[request][1], offset)

@@ -15,7 +15,7 @@ Contract: deterministic by seed. Nothing waits and no clock is read.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -62,12 +62,26 @@ class Sent(NamedTuple):
     to_uuid: bytes
 
 
+class CountedJobs(InlineJobs):
+    """Notes which members unlink segments that retention took."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__(member.files)
+        self._member = member
+
+    def unlink(self, directory: str, names: Sequence[str], *told: Any) -> None:
+        super().unlink(directory, names, *told)
+        if directory != f"{DATA}/order":
+            self._member.shard.count("freed by a leader" if self._member.leads else "freed by a follower")
+
+
 class MemberStore(MemberLogs):
     """The logs of one member in memory."""
 
-    def __init__(self, files: WritebackFiles, promises: Promises, order: Replicated) -> None:
+    def __init__(self, member: Member, promises: Promises, order: Replicated) -> None:
+        files = member.files
         super().__init__(
-            DATA, files, promises=promises, cache=SegmentCache(files), jobs=InlineJobs(files),
+            DATA, files, promises=promises, cache=SegmentCache(files), jobs=CountedJobs(member),
             max_batch_bytes=1 << 20, order=order,
         )  # fmt: skip
 
@@ -151,9 +165,11 @@ class Member:
             node=self.number, draw_timeout=lambda: chance.randint(ELECTION_TICKS, 2 * ELECTION_TICKS),
             election_ticks=ELECTION_TICKS, asynchronous=True, max_append_bytes=64 << 10, max_inflight=8,
         )  # fmt: skip
-        config = NodeConfig(snapshot_batches=20, members=len(self.shard.numbers))
+        config = NodeConfig(
+            snapshot_batches=20, members=len(self.shard.numbers), housekeeping_s=self.shard.housekeeping_s
+        )
         self.replica = start(
-            opened, lambda order: MemberStore(self.files, promises, order), self.port, promises=promises,
+            opened, lambda order: MemberStore(self, promises, order), self.port, promises=promises,
             known=self.known, randomness=chance.randbytes, config=config, options=options, now=self.now,
             send=self._send, on_role=lambda leader, term: self.roles.append((leader, term)),
             checkpoint_every=self.shard.checkpoint_every, order_segments=self.shard.order_segments,
@@ -198,13 +214,17 @@ class Member:
 class Shard:
     """Members and the network between them."""
 
-    def __init__(self, seed: int, *, size: int = 3, checkpoint_every: int = 8, order_segments: int = 1) -> None:
+    def __init__(
+        self, seed: int, *, size: int = 3, checkpoint_every: int = 8, order_segments: int = 1,
+        housekeeping_s: float = 5.0,
+    ) -> None:  # fmt: skip
         self.seed = seed
         self.chance = random.Random(seed)
         self.numbers = list(range(1, size + 1))
         self.ids = ids_of("simulated", self.numbers)
         self.checkpoint_every = checkpoint_every
         self.order_segments = order_segments
+        self.housekeeping_s = housekeeping_s
         self.now_s = 0.0
         self.closed: set[Member] = set()  # by an error: to be opened anew
         self.network: list[Sent] = []
@@ -381,8 +401,8 @@ class Shard:
                 return answer
         raise AssertionError(f"seed {self.seed}: no answer")
 
-    def topic(self, name: str, partitions: int = 2) -> bytes:
-        return self.ask(lambda request: m.CreateTopic(request, name, partitions, {})).topics[0].topic
+    def topic(self, name: str, partitions: int = 2, **settings: Any) -> bytes:
+        return self.ask(lambda request: m.CreateTopic(request, name, partitions, settings)).topics[0].topic
 
 
 def msgpack_copy(message: Message) -> Message:

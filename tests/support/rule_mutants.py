@@ -36,7 +36,7 @@ _REPLICA, _TESTS = "broker/replica", "tests/broker/replica"
 MUTANTS = [
     RuleMutant(
         1, "files of a deleted topic go behind a checkpoint", f"{_REPLICA}/member_logs.py",
-        "self._deleted()[topic] = self.places.entry", "super().delete(topic)",
+        "self.departing.delete(topic, self._of_topic.get(topic, []), self.places.entry)", "super().delete(topic)",
         f"{_TESTS}/test_members.py::test_files_of_a_deleted_topic_go_once_a_checkpoint_covers_the_deletion",
     ),
     RuleMutant(

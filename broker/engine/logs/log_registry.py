@@ -76,6 +76,8 @@ class LogRegistry:
         self.erased: dict[bytes, None] = {}  # deleted topics without files, which the catalogue still has tombstones of
         self._agenda = agenda
         self._watcher = watcher
+        self.trimmed: dict[Partition, None] = {}
+        """Partitions that have moved their first offset, and may have files below it."""
         self.on_damage: Callable[[Corrupt], None] = lambda damage: None
         """Told of what reading a partition meets."""
         self.told_end: dict[Partition, int] = {}
@@ -190,6 +192,7 @@ class LogRegistry:
         del self.partitions[history]
         self._by_log.pop(history.log.log_id, None)
         self.told_end.pop(partition, None)
+        self.trimmed.pop(partition, None)
         self._agenda.grown.pop(history, None)
         idle = not history.in_flight
         self._watcher.partition_closing(partition)
@@ -213,8 +216,8 @@ class LogRegistry:
         """More of a log is applied: do what its state says about the log itself. Returns its partition."""
         self._agenda.advanced[history] = self._agenda.grown[history] = None
         partition = self.partitions.get(history)
-        if partition is not None:
-            partition.applied()
+        if partition is not None and partition.applied():
+            self.trimmed[partition] = None
         return partition
 
     def take_moved(self) -> list[Partition]:
@@ -389,6 +392,8 @@ class LogRegistry:
         self.partitions[history] = partition
         self._by_log[log.log_id] = history
         self.told_end[partition] = partition.end
+        if partition.first:
+            self.trimmed[partition] = None
         partition.on_damage = lambda damage: self.on_damage(damage)
         return partition
 

@@ -1,10 +1,10 @@
 """Upkeep of log files on every replica, leader or not: snapshots, and unlinking segments.
 
 Idea: a snapshot is taken after so many batches or bytes, and saved once the batches it covers are durable. Segments
-below a committed first offset are unlinked when the second-newest snapshot covers them.
+below a committed first offset are unlinked when snapshots cover them, by the second-newest one or as the store says.
 
 Contract: proposes nothing, and decides nothing that is logged. Removes only segments that are below a committed first
-offset and covered by the second-newest snapshot.
+offset and covered by snapshots.
 """
 
 from __future__ import annotations
@@ -17,11 +17,17 @@ from ..tables.queues.unfinished import unfinished
 from .filing import Filing
 
 if TYPE_CHECKING:
+    from ....storage.segment import SegmentRef
     from ..ports import NodeConfig
+    from ..tables.settings import TopicSettings
     from ..tables.state import PartitionState
     from .history import History
     from .log_registry import LogRegistry
     from .partition import Partition
+
+
+SEGMENTS_BETWEEN = 2
+"""Segments that a log grows by between two looks at it, where it is held to a limit."""
 
 
 class LogUpkeep:
@@ -58,6 +64,8 @@ class LogUpkeep:
             self._filing.named(history)
             self._pending[history] = history.snapshot()
             self.save(history)
+            if history in self._pending:
+                self._registry.store.hurry(history.log)
 
     def snapshot_all(self) -> None:
         """Before closing: every log that moved."""
@@ -66,6 +74,11 @@ class LogUpkeep:
                 while self._filing.step(history):
                     pass
                 self.snapshot(history)
+
+    def has_grown(self, history: History[Any], settings: TopicSettings) -> bool:
+        """Whether a log has grown by so many segments since its last snapshot, which is saved."""
+        grown = history.since_snapshot_bytes >= SEGMENTS_BETWEEN * settings.segment_bytes
+        return grown and not self.is_saving(history)
 
     def is_saving(self, history: History[Any]) -> bool:
         """Whether a snapshot waits to be saved."""
@@ -91,10 +104,17 @@ class LogUpkeep:
             else:
                 del self._pending[history]
 
+    def below(self, partition: Partition) -> list[SegmentRef]:
+        """Segments that are below the first offset, as far as the log is durable. If more may be, a sync is hurried."""
+        log = partition.log
+        if log.durable < partition.seq and len(log.names) > 1 and log.segments()[0].end_offset <= log.first_offset:
+            self._registry.store.hurry(log)
+        return log.expired(partition.seq)
+
     def unlink(self, partition: Partition) -> bool:
         """Give the store the segments that may go. Returns whether there were any."""
         log, store = partition.log, self._registry.store
-        gone = [] if self.held else log.expired(min(store.covered(log), self.needed(partition) - 1))
+        gone = [] if self.held else log.expired(min(store.removable_to(log), self.needed(partition) - 1))
         if gone:
             store.retire(log, gone)
         return bool(gone)

@@ -207,6 +207,18 @@ class Partition:
         """Tell `waiter` once everything that is proposed so far is committed."""
         self.overlay.barrier(waiter)
 
+    @property
+    def lacks_beginning(self) -> bool:
+        """Whether segments are gone that no retention took, in a store whose files go only once that is durable.
+
+        Raises Corrupt.
+        """
+        base_seq = self.log.names[0].base_seq
+        if base_seq == 1:
+            return False
+        begins = self.log.place_behind(base_seq - 1)[0].offset
+        return begins > self.first or base_seq > self.committed.stages.first_seq
+
     # -- groups -----------------------------------------------------------------------------------
 
     def check_cursor(self, offset: int) -> None:
@@ -247,14 +259,19 @@ class Partition:
         self.check_writable()
         self.propose(fx.Trimmed(offset), waiter)
 
-    def applied(self) -> None:
-        """More of the log is applied: where it begins later now, tell the log and the finals beside it."""
+    def applied(self) -> bool:
+        """More of the log is applied: where it begins later now, tell the log and the finals beside it.
+
+        Returns whether it does.
+        """
         first = self.history.committed.first
-        if first > self._told_first:
-            self._told_first = first
-            self.log.set_first(first)
-            groups = [queue.group for queue in self.committed.queues.by_name.values() if queue.finals]
-            self.finals.trimmed(groups, first)
+        if first <= self._told_first:
+            return False
+        self._told_first = first
+        self.log.set_first(first)
+        groups = [queue.group for queue in self.committed.queues.by_name.values() if queue.finals]
+        self.finals.trimmed(groups, first)
+        return True
 
     # -- positions --------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ def test_a_log_that_the_leader_has_trimmed_beyond_the_member_is_replaced_whole()
     shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
     shard.invariants.check(full=True)
     assert away.replica is not None
-    assert {log.path: log.names[0].base_seq for log in away.replica.node.logs[1:]} == first
+    assert all(log.names[0].base_seq >= first[log.path] for log in away.replica.node.logs[1:])
     leader.crash(power=True)
     fill(shard, topic, 2)
 

@@ -15,7 +15,7 @@ from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.recovery import LogEnd
 from penstock.transport import messages as m
-from support.damaged import a_follower, is_whole, produce, segments
+from support.damaged import a_follower, flip, is_whole, produce, segments
 from support.members import DATA, Shard
 
 
@@ -63,20 +63,26 @@ def test_a_log_that_has_lost_its_oldest_segments_is_damage(size, behind):
     shard.invariants.check(full=True)
 
 
-def test_segments_that_retention_took_behind_the_checkpoint_are_no_damage():
+@pytest.mark.parametrize("lost", [False, True])
+def test_segments_that_retention_took_are_damage_only_where_the_checkpoint_is_lost_that_they_went_behind(lost):
     shard = Shard(17, checkpoint_every=10_000)
     topic = small_segments(shard, retention_bytes=65536)
     produce(shard, topic, 60, INLINE_BYTES + 1)
     shard.rounds(100)
     leader = shard.leader
     assert leader is not None
+    leader.replica.checkpoint()
     path = f"{DATA}/topics/{topic.hex()}/0"
     assert next(log for log in leader.replica.node.logs if log.path == path).names[0].base_seq > 1
     last = leader.replica.order.last_index()
-    leader.crash(power=False)
+    leader.crash(power=True)
+    if lost:
+        flip(leader, max(name for name in leader.files.contents if name.startswith(f"{DATA}/order/snapshot-")), 70)
     shard.begin(leader)
-    assert leader.replica is not None
-    assert leader.replica.order.last_index() == last
+    if lost:
+        assert "its state needs what was before" in leader.recovery.damage.reason
+    else:
+        assert leader.replica.order.last_index() == last
     shard.until(lambda: is_whole(shard))
     shard.invariants.check(full=True)
 

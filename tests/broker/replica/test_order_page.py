@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from penstock.broker.replica import acked, entries
+from penstock.broker.member.pace import TICK_S
+from penstock.broker.replica import acked, entries, order_checkpoints
 from penstock.broker.replica.checkpoint import Checkpoint
 
 TEXT = (Path(__file__).parents[3] / "broker" / "replica" / "ORDER.md").read_text()
@@ -51,5 +52,7 @@ def test_the_page_states_the_limits_of_inlined_batches():
     assert f"{entries.INLINE_TOGETHER >> 10} KiB together" in TEXT
 
 
-def test_the_page_states_where_the_acknowledged_entry_stands():
+def test_the_page_states_how_long_files_wait_for_a_checkpoint_and_where_the_acknowledged_entry_stands():
+    seconds, most = order_checkpoints.WAIT_TICKS * TICK_S, order_checkpoints.WAITING_BYTES >> 20
+    assert f"after {seconds:.0f} s, or once they may have {most} MiB" in TEXT
     assert f"at {acked.POSITION}. It is" in TEXT
