@@ -8,12 +8,13 @@ Contract: every open partition has its overlay here, from `create` on. Must not 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .overlay import Overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ....storage.errors import Error
     from ....storage.log import LogWriter
@@ -46,6 +47,7 @@ class Overlays:
         self.unsettled: dict[Overlay[Any], None] = {}  # has batches in flight
         self.gates: Mapping[LogWriter, Gate] = {}  # before logs that other processes append to
         self.followed: dict[LogWriter, None] = {}  # have batches of another process that no flush has returned
+        self._halted: Counter[Overlay[Any]] = Counter()  # by how many deletions of the topic that are proposed
         self._registry = registry
         self.catalogue = self._over(registry.catalogue)
         for partition in registry.partitions.values():
@@ -60,17 +62,36 @@ class Overlays:
     def end(self, partition: Partition, error: Error) -> None:
         """The log of a partition is about to be closed: what is proposed to it by now and later fails."""
         overlay = partition.overlay
+        self._halted.pop(overlay, None)
         self.dirty.pop(overlay, None)
         self.unsettled.pop(overlay, None)
         overlay.end(error)
 
+    def halt(self, topic: Topic) -> Callable[[], None]:
+        """A topic's deletion is proposed: nothing is appended to its logs behind it. What is proposed to them waits
+        until it fails with the deletion. Returns what ends that, where the deletion is not committed.
+        """
+        halted = [partition.overlay for partition in topic.readable]
+        self._halted.update(halted)
+
+        def resume() -> None:
+            for overlay in halted:
+                self._halted[overlay] -= 1
+                if self._halted[overlay] <= 0:
+                    del self._halted[overlay]
+                    if not overlay.idle:
+                        self.dirty[overlay] = None
+
+        return resume
+
     def flush(self, time_us: int) -> list[LogWriter]:
-        """Append everything proposed since the last flush, but behind a gate that is closed.
+        """Append everything proposed since the last flush, but behind a gate that is closed, and to logs of a topic
+        that is being deleted.
 
         Returns the logs with something new.
         """
         appended, gates = self.followed, self.gates
-        overlays = list(self.dirty)
+        overlays = [each for each in self.dirty if each not in self._halted] if self._halted else list(self.dirty)
         self.dirty.clear()
         for overlay in overlays:
             gate = gates.get(overlay.log) if gates else None

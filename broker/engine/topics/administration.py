@@ -119,10 +119,12 @@ class Administration:
             self._growing.discard(topic.id)
 
     def delete(self, peer: Peer, message: DeleteTopic, payload: Payload, now: Now) -> None:
-        """Log the tombstone, then end all use, then remove the files."""
+        """Log the tombstone, behind which nothing is appended, then end all use, then remove the files."""
         topic = self._topics.get(message.topic)
         self._maker.check_catalogue()
-        gather = Gather.reply(self._port, peer, message.request, Done(message.request))
+        finish = lambda: self._port.reply(peer, Done(message.request))  # noqa: E731
+        resume = self._overlays.halt(topic)
+        gather = Gather(finish, refusing(self._port, peer, message.request), resume)
         self._catalogue.propose_in_order(fx.TopicDeleted(topic.id), gather.one())
         gather.ready()
 
