@@ -55,6 +55,12 @@ class GatewayProcess:
     def http_url(self) -> str:
         return next(url.replace("tcp", "http", 1) for url in self.ready["http"] if url.startswith("tcp"))
 
+    def errors(self) -> str:
+        """What was said on standard error since this was asked last."""
+        assert self.process.stderr is not None
+        os.set_blocking(self.process.stderr.fileno(), False)
+        return (self.process.stderr.read() or b"").decode()
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()

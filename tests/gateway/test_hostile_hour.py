@@ -1,6 +1,6 @@
 """All doors of one broker at once under hostile traffic: floods of connections, halves of requests and handshakes,
 noise, clients that ask for much and read nothing. Others are served meanwhile, and afterwards every process has the
-descriptors of before and little more memory.
+descriptors of before and little more memory. A second gateway speaks TLS, and an exporter is scraped.
 
 The short test has a few rounds. `make soak` goes on for an hour, or for PENSTOCK_SOAK_S seconds.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -19,6 +20,7 @@ from typing import Any
 import penstock
 import pytest
 from penstock.broker import ServeConfig
+from penstock.exporter import ExporterConfig
 from penstock.gateway.config import GatewayConfig
 from penstock.storage.encoding import encode
 from penstock.transport import codec
@@ -27,7 +29,7 @@ from penstock.transport.framing import framed
 from support.processes import Serving, until
 from support.raw_client import RawClient
 
-from .conftest import NEEDS
+from .conftest import NEEDS, GatewayProcess
 
 PEERS = 24
 """Connections of each door in a round."""
@@ -66,6 +68,7 @@ def greedy(topic: bytes) -> dict[str, bytes]:
         "tcp": greeting + b"".join(zmtp([bytes(frame) for frame in frames]) for frames in asked),
         "resp": b"XRANGE large - +\r\n" * 20,
         "http": http * 20,
+        "metrics": b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n" * 20,
     }
 
 
@@ -86,20 +89,34 @@ HALVES = (
 )
 
 
-class Doors:
-    """A broker with all of its doors, and clients of each that behave."""
+ANY = "tcp://127.0.0.1:0"
+OVER_TLS = " over TLS"
 
-    def __init__(self, folder: Path, data: Path) -> None:
+
+class Doors:
+    """A broker with all of its doors, a gateway that speaks TLS, and clients of each door that behave."""
+
+    def __init__(self, folder: Path, data: Path, certificate: tuple[str, str]) -> None:
         self._stack = ExitStack()
-        gateway = GatewayConfig(url="", resp=("tcp://127.0.0.1:0",), http=("tcp://127.0.0.1:0",)).to_json()
-        listen = (f"unix://{folder}/s", "tcp://127.0.0.1:0")
-        config = ServeConfig(data=str(data), listen=listen, gateway=gateway, board_rows=64)
+        gateway = GatewayConfig(url="", resp=(ANY,), http=(ANY,)).to_json()
+        exporter = ExporterConfig(url="", metrics=(ANY,), data=str(data)).to_json()
+        listen = (f"unix://{folder}/s", ANY)
+        config = ServeConfig(data=str(data), listen=listen, gateway=gateway, exporter=exporter, board_rows=64)
         self.serving = self._stack.enter_context(Serving(config))
         ready = self.serving.ready
         self.urls = {"unix": ready["listen"][0], "tcp": ready["listen"][1]}
-        self.urls |= {"resp": ready["resp"][0], "http": ready["http"][0]}
+        self.urls |= {door: ready[door][0] for door in ("resp", "http", "metrics")}
+        settings = {"tls_certificate": certificate[0], "tls_key": certificate[1]}
+        secure = GatewayProcess(ready["listen"][0], "tls://127.0.0.1:0", http=("tls://127.0.0.1:0",), settings=settings)
+        self.secure = secure
+        self._stack.callback(self._stop)
+        self.urls |= {door + OVER_TLS: secure.ready[door][0] for door in ("resp", "http")}
+        self._tls = ssl.create_default_context(cafile=certificate[0])
         self.topic = self._prepare()
         self.longest_s = 0.0
+
+    def _stop(self) -> None:
+        assert self.secure.stop() == 0
 
     def _prepare(self) -> bytes:
         with RawClient(self.urls["unix"]) as client:
@@ -109,6 +126,15 @@ class Doors:
         return topic
 
     def open(self, door: str) -> socket.socket:
+        """A connection that may send requests."""
+        peer = self.dial(door)
+        return self.shake_hands(peer) if door.endswith(OVER_TLS) else peer
+
+    def shake_hands(self, peer: socket.socket) -> socket.socket:
+        return self._tls.wrap_socket(peer, server_hostname="localhost")
+
+    def dial(self, door: str) -> socket.socket:
+        """A connection, without the handshake of TLS."""
         scheme, _, place = self.urls[door].partition("://")
         if scheme == "unix":
             peer = socket.socket(socket.AF_UNIX)
@@ -126,15 +152,21 @@ class Doors:
                 with penstock.connect(self.urls[door], timeout=SERVED_S * 3) as client:
                     client.topics()
             else:
-                question = b"PING\r\n" if door == "resp" else b"GET /health HTTP/1.0\r\nhost: localhost\r\n\r\n"
+                path = b"/metrics" if door == "metrics" else b"/health"
+                question = b"GET %b HTTP/1.0\r\nhost: localhost\r\n\r\n" % path
                 with self.open(door) as peer:
-                    peer.sendall(question)
+                    peer.sendall(b"PING\r\n" if door.startswith("resp") else question)
                     assert peer.recv(1000)
             self.longest_s = max(self.longest_s, time.monotonic() - began)
 
     def uses(self) -> dict[str, tuple[int, int]]:
         """Descriptors and memory of each process."""
-        return {role: (descriptors(pid), memory(pid)) for role, pid in self.serving.ready["pids"].items()}
+        pids = {**self.serving.ready["pids"], "secure gateway": self.secure.ready["pids"]["gateway"]}
+        return {role: (descriptors(pid), memory(pid)) for role, pid in pids.items()}
+
+    def read_logs(self) -> None:
+        """No other thread does, and a process waits where a pipe is full."""
+        assert "Traceback" not in self.serving.errors() + self.secure.errors()
 
     def close(self) -> None:
         self._stack.close()
@@ -155,21 +187,24 @@ def attack(doors: Doors, chosen: random.Random) -> list[socket.socket]:
     peers: list[socket.socket] = []
     for door in doors.urls:
         for number in range(PEERS):
-            noise = (*HALVES, chosen.randbytes(200), asked[door], asked[door])
-            peer = doors.open(door)
-            peers.append(peer)
+            greed = asked[door.removesuffix(OVER_TLS)]
+            noise = (*HALVES, chosen.randbytes(200), greed, greed)
+            peer = doors.dial(door)
             peer.settimeout(1.0)
             with suppress(OSError):  # cut off, or not heard
+                if door.endswith(OVER_TLS) and chosen.random() < 0.7:
+                    peer = doors.shake_hands(peer)
                 peer.sendall(noise[number % len(noise)])
+            peers.append(peer)
     chosen.shuffle(peers)
     return peers
 
 
 @pytest.fixture
-def doors(folder: Path, tmp_path: Path) -> Iterator[Doors]:
+def doors(folder: Path, tmp_path: Path, certificate: tuple[str, str]) -> Iterator[Doors]:
     for name in ("hiredis", "uvloop", "uvicorn", "starlette"):
         pytest.importorskip(name, reason=NEEDS)
-    made = Doors(folder, tmp_path / "data")
+    made = Doors(folder, tmp_path / "data", certificate)
     yield made
     made.close()
 
@@ -177,7 +212,7 @@ def doors(folder: Path, tmp_path: Path) -> Iterator[Doors]:
 def survive(doors: Doors, chosen: random.Random, rounds: int, seconds: float) -> None:
     pids, begun = dict(doors.serving.ready["pids"]), time.monotonic()
     staying: list[socket.socket] = []
-    number, before = 0, {}
+    number, before, minutes = 0, {}, 0
     while number < rounds or time.monotonic() - begun < seconds:
         if number == WARM:
             while staying:
@@ -192,6 +227,10 @@ def survive(doors: Doors, chosen: random.Random, rounds: int, seconds: float) ->
         for peer in leaving:
             peer.close()
         number += 1
+        doors.read_logs()
+        if time.monotonic() - begun >= minutes * 60:
+            print(f"minute {minutes}, round {number}: {told(doors.uses())}", flush=True)
+            minutes += 1
     for peer in staying:
         peer.close()
     doors.ask()
@@ -206,6 +245,11 @@ def survive(doors: Doors, chosen: random.Random, rounds: int, seconds: float) ->
     assert all(checked[role][1] - before[role][1] < GROWTH for role in before), (before, checked)
     assert doors.serving.ready["pids"] == pids, "no process was started anew"
     assert doors.longest_s < SERVED_S
+
+
+def told(uses: dict[str, tuple[int, int]]) -> str:
+    """Descriptors and memory, for a person who watches an hour of it."""
+    return ", ".join(f"{role} {files} files {size >> 20} MiB" for role, (files, size) in uses.items())
 
 
 def steady(doors: Doors) -> bool:
