@@ -26,8 +26,8 @@ REFUSED_MAX = 100
 """Refused connections that may still read why; further ones are closed at once."""
 
 SWEPT = 1000
-"""Closed connections of all doors after which what they leave is collected: they and their tasks name each other, and
-the collector, which is calm for the sake of latency, would come to them after hundreds of megabytes."""
+"""Closed connections of all doors after which what they leave is collected. They are freed without that (`teller`,
+`_forget`), but what a request leaves that failed is not, and the collector is calm for the sake of latency."""
 
 
 class DoorConnection(Protocol):

@@ -97,6 +97,18 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
         self._leave()
         self._connections.closed(self)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Name no request, as each names its connection, so that both go with the last task and not with the collector.
+
+        It is calm, and of TLS a connection has buffers as large as the largest answer that waited.
+        """
+        self._ended = True
+        self._unset_keepalive_if_required()
+        self.pipeline.clear()
+        self.cycle = self._running = cast("Any", None)
+        self.scope = cast("Any", None)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -80,7 +80,6 @@ class RespSession(Protocol):
     """The state of one connection."""
 
     door: Door
-    teller: Told
     id: int
     version: int  # of RESP
     name: bytes
@@ -90,6 +89,11 @@ class RespSession(Protocol):
     wrong: int  # passwords so far
     seconds: Callable[[], int]  # since it connected
     executing: int  # commands of an EXEC that are left
+
+    @property
+    def teller(self) -> Told:
+        """What hears that records are settled."""
+        ...
 
     def authenticated(self, principal: Principal) -> None:
         """Go on as `principal`."""

@@ -88,7 +88,7 @@ class RespConnection(asyncio.Protocol):
         "__weakref__", "_answered", "_began", "_blocked", "_commands", "_connections", "_cut_at", "_had_turn",
         "_is_full", "_last", "_limits", "_number", "_out_bytes", "_reading", "_reads", "_replies", "_requests",
         "_run_now", "_sends_on", "_table", "_task", "_transaction", "_transport", "_unpaid", "_unread", "door",
-        "executing", "id", "library", "name", "peer", "principal", "teller", "version", "wrong",
+        "executing", "id", "library", "name", "peer", "principal", "version", "wrong",
     )  # fmt: skip
 
     def __init__(
@@ -98,7 +98,6 @@ class RespConnection(asyncio.Protocol):
         """It says to `connections` when it is open, and when it is not any more."""
         self.door = door
         self.id = id_
-        self.teller: Told = self
         self.peer = ""
         self.wrong = 0
         self.library: tuple[bytes, bytes] = (b"", b"")
@@ -129,6 +128,11 @@ class RespConnection(asyncio.Protocol):
         self._sends_on = False  # the peer may send more than is read
         self._cut_at = NEVER
         self._transport: Any = None
+
+    @property
+    def teller(self) -> Told:
+        """Itself; an attribute of it would keep what the peer did not read until the collector comes."""
+        return self
 
     # -- asyncio ------------------------------------------------------------------------------------------
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -70,6 +72,35 @@ def due_within(connection: HttpConnection, seconds: float) -> bool:
     """Whether the peer has about so long, counted from now."""
     now = time.monotonic()
     return connection.overdue(now + seconds) and not connection.overdue(now + seconds / 2)
+
+
+@pytest.mark.parametrize("app", [_answer, _never])
+@pytest.mark.parametrize("error", [None, ConnectionResetError()])
+def test_a_connection_that_is_closed_is_freed_without_the_collector(app: Any, error: Exception | None):
+    async def run() -> None:
+        config = Config(app, http=HttpConnection, ws="none", lifespan="off", log_config=None, access_log=False)
+        config.load()
+        connection = HttpConnection(config, ServerState(), Connections(1, AllConnections(1), b""))
+        gone = weakref.ref(connection)
+        connection.connection_made(Transport())
+        connection.data_received((HEAD + b"content-length: 0\r\n\r\n") * 3 + HEAD)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        connection.connection_lost(error)
+        tasks = [*connection.tasks]
+        del connection
+        await asyncio.gather(*tasks)
+        del tasks
+        for _ in range(3):  # what a loop still has to call
+            await asyncio.sleep(0)
+        assert gone() is None
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()
 
 
 def test_a_peer_that_says_nothing_is_overdue():

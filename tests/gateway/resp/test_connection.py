@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -36,6 +38,22 @@ def test_a_peer_that_does_not_read_is_not_read_from_and_then_cut_off(connected, 
     connection.resume_writing()
     assert (transport.out, transport.reads) == (b"+PONG\r\n" * 3, True)
     assert not connection.overdue(clock[0] + 1e9)
+
+
+def test_a_connection_that_is_closed_is_freed_without_the_collector():
+    requests = RequestReader(module.BEFORE_AUTH, SharedReaders(hiredis.Reader), hiredis.HiredisError)
+    connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, OPEN), Transport()
+    gone = weakref.ref(connection)
+    gc.collect()
+    gc.disable()
+    try:
+        connection.connection_made(transport)
+        connection.data_received(b"PING\r\nMULTI\r\nPING\r\n*3\r\n$4\r\nECHO\r\n")
+        connection.connection_lost(None)
+        del connection
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_replies_larger_than_the_questions_stop_the_rest(connected):
