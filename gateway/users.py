@@ -8,8 +8,9 @@ passwords does not keep others from logging in, and one that was wrong too often
 Tokens (tokens.py) are random, so they are checked by a plain hash.
 
 Contract: a running gateway notices a new file with the next check, and what it grants with the next request. One that
-cannot be used is logged, and the users of before stay. Users may do everything, unless grants are `enforced`; one that
-is deleted, nothing more. No password is kept. Memory: one short hash per user, and one per token.
+cannot be used is logged, and the users of before stay. Users may do everything, unless grants are `enforced`. One that
+is deleted may do nothing more, and neither may one whose password has changed, or whose token is gone. No password is
+kept. Memory: one short hash per user, and one per token.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..broker.access_watch import LOOK_S, WatchedAccess
 from ..broker.errors import InvalidUsers, Overloaded
 from ..broker.passwords import as_bytes, decoy
 from ..broker.quotas import Meter, Meters
-from ..broker.rights import EVERYTHING, Principal
+from ..broker.rights import EVERYTHING, Principal, shown
 from ..broker.tokens import digest_of
 from .guessing import Guesses
 from .rotation import Rotation
@@ -34,8 +35,8 @@ from .telling import ToldRefusals
 
 log = logging.getLogger("penstock.gateway")
 
-TOKEN = "token:"
-"""What the proof of a principal begins with that showed a token."""
+TOKEN, PASSWORD = "token:", "password:"
+"""What the proof of a principal begins with: of one that showed a token, its id; a password, its user and salt."""
 
 
 class Users:
@@ -55,6 +56,8 @@ class Users:
         """What each user has taken of this gateway."""
         self.refusals = ToldRefusals("refused {} clients", log.warning)
         """Of both doors: who did not authenticate."""
+        self.forbidden = ToldRefusals("forbade {} requests", log.warning)
+        """What grants did not allow."""
 
     @classmethod
     def load(cls, path: str, *, enforced: bool = False) -> Users:
@@ -69,7 +72,7 @@ class Users:
         self._refresh()
         token = self._tokens.get(digest_of(secret))
         if token is not None and token.valid(time.time()):
-            return self._principal(token.user, token.id)
+            return self._principal(token.user, f"{TOKEN}{token.id}")
         self._refused("a wrong token" if token is None else f"token {token.id} of {token.user} has expired", source)
         return None
 
@@ -77,33 +80,48 @@ class Users:
         """Write to the log that a client was refused."""
         self.refusals.note(f"{what}, from {source or 'a process of this machine'}")
 
+    def forbid(self, principal: Principal, operation: str, about: str) -> str:
+        """Write to the log what a user asked for that grants do not allow. Returns it for the user."""
+        sentence = f"user {principal.name} has no permission to {operation} {shown(about)}"
+        self.forbidden.note(sentence)
+        return sentence
+
     def current(self, principal: Principal) -> Principal:
         """A principal that has authenticated, with its grants of now.
 
-        A deleted user, or one whose token is gone or has expired, has none.
+        A deleted user has none, and neither has one whose password has changed, or whose token is gone or has expired.
         """
         if time.monotonic() >= self._looked_s + LOOK_S:
             self._refresh()
         id_ = principal.proof.partition(TOKEN)[2]
         if id_ and not ((token := self._tokens_by_id.get(id_)) and token.valid(time.time())):
             return Principal(principal.name, (), principal.proof)
-        return self._principal(principal.name, id_)
+        return self._principal(principal.name, principal.proof)
 
     def meter(self, principal: Principal) -> Meter[Any] | None:
         """What a user has taken; None without a quota."""
         quota = self.current(principal).quota if self.has_quotas else None
         return None if quota is None else self.meters.of(principal.name, quota)
 
-    def _principal(self, name: str, token: str = "") -> Principal:
-        """A user, who authenticated with a token of this id or with a password."""
-        proof = f"{TOKEN}{token}" if token else name
+    def _principal(self, name: str, proof: str) -> Principal:
+        """A user, by the token or password that it showed."""
         found = self._principals.get(proof)
         if found is None:
-            found = self._access.principal(name, proof, token)
-            if not self._enforced and name in self._access.names:
-                found = Principal(name, EVERYTHING, proof, found.quota, found.scope)
-            self._principals[proof] = found
+            found = self._principals[proof] = self._made(name, proof)
         return found
+
+    def _made(self, name: str, proof: str) -> Principal:
+        if not proof.startswith(TOKEN) and proof != self._proof_of(name):
+            return Principal(name, (), proof)  # a password that has changed, or whose user was deleted
+        found = self._access.principal(name, proof, proof.partition(TOKEN)[2])
+        if self._enforced or name not in self._access.names:
+            return found
+        return Principal(name, EVERYTHING, proof, found.quota, found.scope)
+
+    def _proof_of(self, name: str) -> str:
+        """What a user has shown that knows its password; each password that is set has a salt of its own."""
+        known = self._passwords.get(name)
+        return "" if known is None else f"{PASSWORD}{name}:{known.salt.hex()}"
 
     def _use(self) -> None:
         self._access = found = self._watched.content
@@ -120,12 +138,12 @@ class Users:
         """
         self._refresh()
         if self._was_right(name, password):
-            return self._principal(name)
+            return self._principal(name, self._proof_of(name))
         self._check_guesses(source)
         await self._rotation.enter(source, wrong)
         if self._was_right(name, password):  # another connection of the user was checked meanwhile
             self._rotation.leave()
-            return self._principal(name)
+            return self._principal(name, self._proof_of(name))
         try:
             self._check_guesses(source)  # others of this source were wrong meanwhile
         except Overloaded:
@@ -144,8 +162,8 @@ class Users:
                 self._rotation.leave()
 
         matching.add_done_callback(finished)
-        if await asyncio.shield(matching) and known is not None:
-            return self._principal(name)
+        if await asyncio.shield(matching) and known is not None and self._passwords.get(name) == known:
+            return self._principal(name, self._proof_of(name))
         # A name that is none is often a password or a token that a client sent in its place.
         self._refused(f"user {name!r} with a wrong password" if known else "a name that is no user's", source)
         return None

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from ...broker.rights import NODE, Operation, Principal, authorize, shown
+from ...broker.rights import NODE, Operation, Principal, authorize
 from ..holding import ByteHolder
 from ..link import BrokerLink
 from ..users import Users
@@ -113,8 +113,9 @@ class HttpCall:
         "" is the node.
         """
         if not self.allows(operation, topic, kind, name):
-            about = shown(_resource(topic, kind, name))
-            raise Refusal(403, "forbidden", f"user {self.principal.name} has no permission to {operation} {about}")
+            users = self.door.users
+            assert users is not None, "without users everything is allowed"
+            raise Refusal(403, "forbidden", users.forbid(self._principal, operation, _resource(topic, kind, name)))
 
     def allows(self, operation: Operation, topic: str, kind: str = "topic", name: str = "") -> bool:
         """Whether `may` raises nothing."""

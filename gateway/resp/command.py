@@ -120,6 +120,8 @@ def may(session: RespSession, operation: Operation, topic: str, group: str = "")
     """Raise CommandRefused unless the session's principal may do this to a topic, or to a group of it; "": the node."""
     about = f"group:{topic}/{group}" if group else f"topic:{topic}" if topic else NODE
     if not _allows(session, operation, about):
+        if session.door.users is not None and session.principal is not None:
+            session.door.users.forbid(session.principal, operation, about)
         raise CommandRefused(f"this user has no permission to {operation} {shown(about)}", "NOPERM")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -58,12 +59,13 @@ def test_a_principal_whose_token_is_gone_may_do_nothing(path: str, monkeypatch: 
     secret, token = access_file.add_token(path, "ann")
     access_file.add_password(path, "ann", "x")
     users = Users.load(path, enforced=True)
-    found = users.verify_token(secret)
+    found, by_password = users.verify_token(secret), asyncio.run(users.verify("ann", "x"))
     assert found is not None
+    assert by_password is not None
     access_file.delete_token(path, token.id)
     monkeypatch.setattr("penstock.gateway.users.LOOK_S", 0.0)
     assert rights(users.current(found), "topic:a") == []
-    assert rights(users.current(Principal("ann")), "topic:a") == ["see", "read", "write"]
+    assert rights(users.current(by_password), "topic:a") == ["see", "read", "write"]
 
 
 def test_a_key_is_for_its_scope_at_the_broker(path: str):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from penstock.broker import access_file
 from penstock.broker.quotas import Quota
+from penstock.broker.rights import Principal
 from penstock.gateway.users import Users
 
 from .conftest import NEEDS, GatewayProcess
@@ -86,15 +87,19 @@ def test_connections_of_a_user_are_bounded(counted):
 
 def test_a_meter_is_of_users_with_a_quota_alone_and_follows_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = str(tmp_path / "users")
-    access_file.set_uid(path, "ann", 1)
+    secret, _ = access_file.add_token(path, "ann")
     for enforced in (True, False):
         users = Users(path, enforced=enforced)
-        assert users.meter(users._principal("ann")) is None
+        ann = users.verify_token(secret)
+        assert ann is not None
+        assert users.meter(ann) is None
     access_file.set_quota(path, "ann", Quota(requests_s=3))
     for enforced in (True, False):
         users = Users(path, enforced=enforced)
-        meter = users.meter(users._principal("ann"))
+        ann = users.verify_token(secret)
+        assert ann is not None
+        meter = users.meter(ann)
         assert meter is not None
         assert meter.quota == Quota(requests_s=3)
-        assert users.meter(users._principal("ann")) is meter
-        assert users.meter(users._principal("eve")) is None
+        assert users.meter(ann) is meter
+        assert users.meter(Principal("eve")) is None

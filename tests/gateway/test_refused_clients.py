@@ -1,4 +1,4 @@
-"""Clients of the gateway that do not authenticate are in its log, without what they sent."""
+"""Clients that do not authenticate are in the gateway's log, without what they sent. So is what grants forbid."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 from penstock.broker import access_file
 from penstock.gateway.users import Users
+from support.processes import Serving
+
+from .conftest import NEEDS, GatewayProcess
+
+httpx = pytest.importorskip("httpx", reason=NEEDS)
+redis = pytest.importorskip("redis", reason=NEEDS)
 
 
 def test_wrong_passwords_and_tokens_are_logged_with_their_source_and_without_the_secret(
@@ -39,3 +45,23 @@ def test_wrong_passwords_and_tokens_are_logged_with_their_source_and_without_the
     assert rest[-1].endswith("robot has expired, from 5.6.7.8")
     for secret in ("s3cret", "t0ken", expired, "secret-as-name"):
         assert secret not in caplog.text
+
+
+def test_what_grants_forbid_is_logged_with_user_and_resource(broker: Serving, tmp_path: Path):
+    path = str(tmp_path / "access")
+    access_file.add_password(path, "ann", "x")
+    secret, _ = access_file.add_token(path, "robot")
+    process = GatewayProcess(broker.url, "tcp://127.0.0.1:0", http=("tcp://127.0.0.1:0",), options=("--access", path))
+    with redis.Redis(port=process.port, username="ann", password="x") as client:
+        with pytest.raises(redis.ResponseError, match="no permission"):
+            client.xlen("orders")
+        assert client.keys("*") == [], "what is not shown was not asked for"
+    headers = {"authorization": f"Bearer {secret}"}
+    assert httpx.get(f"{process.http_url}/stats", headers=headers, trust_env=False).status_code == 403
+    assert process.process.stderr is not None
+    lines = [process.process.stderr.readline().decode() for _ in range(2)]  # the second comes a second later
+    assert process.stop() == 0
+    assert lines == [
+        "forbade 1 requests, the last: user ann has no permission to read topic:orders\n",
+        "forbade 1 requests, the last: user robot has no permission to see node\n",
+    ]

@@ -16,8 +16,10 @@ from penstock.broker import access_file as module
 from penstock.broker import passwords
 from penstock.broker.errors import InvalidUsers
 from penstock.broker.passwords import HashedPassword
-from penstock.broker.rights import Principal
+from penstock.broker.rights import Grant, Principal, authorize
 from penstock.gateway.users import Users
+
+READS = Grant(False, frozenset(["read"]), "topic:t")
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +142,52 @@ def test_a_running_gateway_notices_other_users(checked, path, caplog):
     assert checked(users.verify("ann", "new")) == [Principal("ann")]
     module.add_password(path, "bob", "x")
     assert checked(users.verify("ann", "new"), users.verify("bob", "x")) == [None, Principal("bob")]
+
+
+@pytest.mark.parametrize("enforced", [True, False])
+def test_who_showed_a_password_may_do_nothing_once_it_has_changed(checked, path, monkeypatch, enforced):
+    for name in ("ann", "bob"):
+        module.add_password(path, name, "x")
+        module.add_grant(path, name, READS)
+    users = Users.load(path, enforced=enforced)
+    monkeypatch.setattr("penstock.gateway.users.LOOK_S", 0.0)
+    ann, again, bob = checked(users.verify("ann", "x"), users.verify("ann", "x"), users.verify("bob", "x"))
+    assert [reads(users, each) for each in (ann, again, bob)] == [True] * 3
+    module.add_token(path, "ann")
+    assert reads(users, ann), "another change is none of the password"
+    module.add_password(path, "ann", "x")
+    assert [reads(users, each) for each in (ann, again, bob)] == [False, False, True], "the same word, set anew"
+    (fresh,) = checked(users.verify("ann", "x"))
+    assert [reads(users, each) for each in (fresh, ann, Principal("ann"))] == [True, False, False]
+    module.delete_user(path, "ann")
+    assert not reads(users, fresh)
+
+
+def test_passwords_of_one_hash_are_still_two_users(checked, path):
+    module.add_password(path, "ann", "x")
+    line = Path(path).read_text()
+    Path(path).write_text(line + line.replace("ann", "bob"))
+    users = Users.load(path)
+    assert checked(users.verify("ann", "x"), users.verify("bob", "x")) == [Principal("ann"), Principal("bob")]
+
+
+def test_a_password_that_changes_while_it_is_checked_is_wrong(path, monkeypatch):
+    module.add_password(path, "ann", "old")
+    users, matches = Users.load(path), HashedPassword.matches
+
+    def changing(self: HashedPassword, password: str) -> bool:
+        found = matches(self, password)
+        module.add_password(path, "ann", "new")
+        users._refresh()
+        return found
+
+    monkeypatch.setattr(HashedPassword, "matches", changing)
+    assert asyncio.run(users.verify("ann", "old")) is None
+
+
+def reads(users: Users, principal: Principal | None) -> bool:
+    assert principal is not None
+    return authorize(users.current(principal), "read", "topic:t")
 
 
 def test_a_changed_file_that_is_made_private_counts_then(checked, path):

@@ -45,6 +45,9 @@ class OneUser:
     def current(self, principal: Principal) -> Principal:
         return self.principal
 
+    def forbid(self, principal: Principal, operation: str, about: str) -> str:
+        return f"user {principal.name} has no permission to {operation} {about}"
+
 
 class Door:
     """What handlers see of the HTTP door."""
