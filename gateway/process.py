@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..broker.system import calm_collector, return_large_blocks, set_file_limit
 from ..clients.aio.driver import AsyncDriver
@@ -23,7 +23,7 @@ from .config import GatewayConfig
 from .connections import AllConnections
 from .holding import HeldBytes
 from .link import BrokerLink
-from .tls import server_context
+from .tls import Certificate
 from .users import Users
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -44,31 +44,36 @@ class GatewayDoor(Protocol):
         ...
 
 
-def _resp(
-    link: BrokerLink, every: AllConnections, held: HeldBytes, users: Users | None, config: GatewayConfig
-) -> GatewayDoor:
+class GatewayParts(NamedTuple):
+    """What the doors of a process have in common."""
+
+    link: BrokerLink
+    every: AllConnections
+    held: HeldBytes
+    users: Users | None
+    certificate: Certificate
+
+
+def _resp(shared: GatewayParts, config: GatewayConfig) -> GatewayDoor:
     from .resp.server import RespDoor
 
-    tls = server_context(config.tls_certificate, config.tls_key)
-    return RespDoor(link, every, held, users=users, may_create=config.may_create, tls=tls)
+    link, every, held, users, certificate = shared
+    return RespDoor(link, every, held, users=users, may_create=config.may_create, tls=certificate.context())
 
 
-def _http(
-    link: BrokerLink, every: AllConnections, held: HeldBytes, users: Users | None, config: GatewayConfig
-) -> GatewayDoor:
+def _http(shared: GatewayParts, config: GatewayConfig) -> GatewayDoor:
     for library in libraries.OF_DOORS["http"]:
         libraries.load(library)
     from .console.console import Console
     from .http.server import HttpDoor
 
+    link, every, held, users, certificate = shared
     pages = Console(link, config.supervisor).pages()
-    return HttpDoor(link, every, held, users=users, config=config, pages=pages)
+    tls = certificate.context("http/1.1")
+    return HttpDoor(link, every, held, users=users, config=config, tls=tls, pages=pages)
 
 
-DOORS: dict[str, Callable[[BrokerLink, AllConnections, HeldBytes, Users | None, GatewayConfig], GatewayDoor]] = {
-    "resp": _resp,
-    "http": _http,
-}
+DOORS: dict[str, Callable[[GatewayParts, GatewayConfig], GatewayDoor]] = {"resp": _resp, "http": _http}
 """By the name of their addresses in the settings. One that is not asked for loads nothing."""
 
 
@@ -76,24 +81,29 @@ def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None]) -> None:
     """See the module. Raises InvalidUrl, InsecureListen, InvalidCertificate, InvalidUsers, TimedOut ..."""
     config.addresses()
     users = Users.load(config.users, enforced=config.grants) if config.users else None
+    certificate = Certificate(config.tls_certificate, config.tls_key)
     uvloop = libraries.load("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config, users, ready))
+        runner.run(_serve(config, users, certificate, ready))
 
 
-async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[dict[str, Any]], None]) -> None:
+async def _serve(
+    config: GatewayConfig, users: Users | None, certificate: Certificate, ready: Callable[[dict[str, Any]], None]
+) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in STOPS:
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    held, every = HeldBytes(), AllConnections(max(set_file_limit() - OWN_DESCRIPTORS, 1))
+    every = AllConnections(max(set_file_limit() - OWN_DESCRIPTORS, 1))
     connection = open_connection(config.url, timeout=config.timeout_s, name="gateway", clock=time.monotonic)
     link = BrokerLink(AsyncDriver(connection))
+    shared = GatewayParts(link, every, HeldBytes(), users, certificate)
+    following = loop.create_task(certificate.follow())
     try:
         await link.client.ping()
         doors, bound = [], {}
         try:
             for name, urls in config.addresses().items():
-                doors.append(DOORS[name](link, every, held, users, config))
+                doors.append(DOORS[name](shared, config))
                 bound[name] = await doors[-1].open(urls)
             calm_collector()
             return_large_blocks()
@@ -102,6 +112,7 @@ async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[di
         finally:
             await asyncio.gather(*(door.drain(config.drain_s) for door in doors))
     finally:
+        following.cancel()
         await link.close()
         for number in STOPS:  # handlers are taken away before a process is over; what is ignored stays so
             signal.signal(number, signal.SIG_IGN)

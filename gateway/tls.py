@@ -1,13 +1,75 @@
-"""TLS for doors: a context of a certificate and its key.
+"""TLS for doors: contexts of a certificate and its key, which follow the files.
 
 Contract: TLS 1.2 at least. A certificate that cannot be used raises InvalidCertificate, with the file that is wrong.
+A renewed one counts from the next handshake, and connections that are open stay. One that cannot be used is told of
+once, and the one before stays.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
 import ssl
 
 from .errors import InvalidCertificate
+
+log = logging.getLogger("penstock.gateway")
+
+LOOK_S = 1.0
+"""Between two looks at the files."""
+
+
+class Certificate:
+    """See the module. Without files there is no TLS."""
+
+    def __init__(self, certificate: str, key: str) -> None:
+        """Raises InvalidCertificate."""
+        server_context(certificate, key)
+        self._files = certificate, key
+        self._contexts: list[ssl.SSLContext] = []
+        self._used = self._seen = self._stamps()
+
+    def context(self, protocol: str = "") -> ssl.SSLContext | None:
+        """As of `server_context`, kept up to date by `look`."""
+        made = server_context(*self._files, protocol)
+        if made is not None:
+            self._contexts.append(made)
+        return made
+
+    async def follow(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        """Use files that have changed, but not since the look before: one of two is written first."""
+        stamps = self._stamps()
+        is_calm, self._seen = stamps == self._seen, stamps
+        if stamps == self._used or not is_calm:
+            return
+        self._used = stamps
+        try:
+            server_context(*self._files)  # a context that fails to load files is left without any
+            for context in self._contexts:
+                _load(context, *self._files)
+        except InvalidCertificate as error:
+            log.error("the certificate changed and cannot be used, the one before stays: %s", error.message)
+        else:
+            log.info("the certificate has changed, and is used from now on")
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(path) for path in self._files]
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """Changes with the content of a file; None while it is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def server_context(certificate: str, key: str, protocol: str = "") -> ssl.SSLContext | None:
@@ -25,6 +87,11 @@ def server_context(certificate: str, key: str, protocol: str = "") -> ssl.SSLCon
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if protocol:
         context.set_alpn_protocols([protocol])
+    _load(context, certificate, key)
+    return context
+
+
+def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
     except ssl.SSLError as error:
@@ -33,7 +100,6 @@ def server_context(certificate: str, key: str, protocol: str = "") -> ssl.SSLCon
         ) from error
     except OSError as error:
         raise InvalidCertificate(f"{certificate} or {key} cannot be read: {error.strerror}") from error
-    return context
 
 
 def _no_password() -> str:

@@ -72,16 +72,16 @@ class Config(Struct, frozen=True, kw_only=True):
         list[str], _about("Where HTTP clients connect, to a gateway beside the broker: unix:///path, tcp://host:port.")
     ]
     metrics: Annotated[
-        list[str], _about("Where Prometheus scrapes /metrics: tcp://host:port or unix:///path; empty: nowhere.")
+        list[str], _about("Where Prometheus scrapes /metrics: tcp:// or tls://host:port, unix:///path; empty: nowhere.")
     ]
     metrics_partitions: Annotated[bool, _about("Metrics of each partition too, not only of topics and groups.")] = False
     metrics_most: Annotated[int, _about("Topics, groups and queues that have metrics of their own."), Meta(ge=1)] = 1000
     cors: Annotated[list[str], _about("Origins whose web pages may use the HTTP door, like https://page.example.")]
     tls_certificate: Annotated[
-        str, _about("The gateway's certificate, a PEM file, for tls:// addresses and all of the HTTP door.")
+        str, _about("The certificate, a PEM file, of tls:// addresses and of all of the HTTP door; may be renewed.")
     ] = ""
     tls_key: Annotated[str, _about("The key of tls_certificate, a PEM file.")] = ""
-    users: Annotated[str, _about("The users file of the gateway; empty: it lets any client in.")] = ""
+    users: Annotated[str, _about("The users file of gateway and metrics; empty: they let any client in.")] = ""
     access: Annotated[
         str, _about("The file of users and what each may do, for broker and gateway; empty: all may do everything.")
     ] = ""

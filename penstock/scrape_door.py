@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 REQUEST_BYTES = 8192
 CONNECTIONS = 256
@@ -23,8 +23,18 @@ ANSWERS = 32
 PATIENCE_S = 15.0
 """From connecting to the end of the answer."""
 
-Answer = Callable[[bytes, bytes], Awaitable[bytes]]
-"""From method and path to all the bytes of an answer."""
+
+class ScrapeRequest(NamedTuple):
+    """What a peer asks for, and from which address; that of a Unix socket has none."""
+
+    method: bytes
+    path: bytes
+    headers: dict[bytes, bytes]
+    source: str
+
+
+Answer = Callable[[ScrapeRequest], Awaitable[bytes]]
+"""From a request to all the bytes of an answer."""
 
 
 class ScrapeDoor:
@@ -103,16 +113,26 @@ class Scrape(asyncio.Protocol):
         self._transport.abort()
 
     async def _answer(self) -> None:
-        method, path = (*self._request.partition(b"\r\n")[0].split(b" "), b"", b"")[:2]
         if len(self._request) > REQUEST_BYTES:
             answer = answer_of("431 Request Header Fields Too Large", b"the request is too long\n")
         else:
-            answer = await self._door.answer(method, path)
+            answer = await self._door.answer(_parsed(self._request, self.source))
         self._transport.write(answer)
         self._transport.close()
 
 
-def answer_of(status: str, body: bytes, kind: str = "text/plain", *, whole: bool = True) -> bytes:
-    """The bytes of an answer, without its body if it is not to be `whole`."""
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + (body if whole else b"")
+def _parsed(request: bytes, source: str) -> ScrapeRequest:
+    """A request of HTTP, whatever it is; names of headers in small letters."""
+    first, *lines = request.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    method, path = (*first.split(b" "), b"", b"")[:2]
+    fields = (line.partition(b":") for line in lines)
+    return ScrapeRequest(method, path, {name.strip().lower(): value.strip() for name, _, value in fields}, source)
+
+
+def answer_of(
+    status: str, body: bytes, kind: str = "text/plain", *, whole: bool = True, header: tuple[str, str] | None = None
+) -> bytes:
+    """The bytes of an answer, with one header more, and without its body if it is not to be `whole`."""
+    headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Connection", "close")]
+    lines = [f"{name}: {value}" for name, value in (*headers, *([header] if header else []))]
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode() + (body if whole else b"")

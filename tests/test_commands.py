@@ -150,6 +150,17 @@ def test_the_commands_about_metrics_run(short_directory: str):  # noqa: F811
     assert "penstock_up 1" in said
 
 
+def test_the_commands_about_metrics_for_users_run(short_directory: str):  # noqa: F811
+    *users, serve = commands("seeing.md", 1)
+    typed([CERTIFICATE, *users], short_directory)
+    with broker(f"{serve} --data ./data", short_directory) as ready:
+        url = f"https://127.0.0.1:{port_of(ready, 'metrics')}/metrics"
+        curl = f"curl -sS --cacert cert.pem {url}"
+        alone, shown = typed([curl, f'{curl} -H "authorization: Bearer $(cat prometheus.token)"'], short_directory)
+    assert "penstock_up 1" in shown
+    assert "penstock_up" not in alone
+
+
 def test_the_commands_of_operators_run(short_directory: str):  # noqa: F811
     looking, copying = commands("service.md", 1), commands("service.md", 2)
     assert looking[-1].startswith("penstock log repair")

@@ -25,7 +25,7 @@ from ...broker.rights import ANYONE
 from ...storage.errors import Error
 from ..holding import TOO_MUCH, HeldBytes
 from . import request_ids
-from .authenticating import principal_of
+from .authenticating import CHALLENGE, principal_of
 from .openapi import body_fields
 from .operation import (
     CONNECTION,
@@ -304,7 +304,7 @@ def _failed(error: Exception, methods: Any, request_id: bytes) -> Reply:
     """The answer to a request that failed."""
     if isinstance(error, Refusal):
         extra = {
-            401: (b"www-authenticate", b'Basic realm="penstock", charset="UTF-8", Bearer realm="penstock"'),
+            401: (CHALLENGE[0].lower().encode(), CHALLENGE[1].encode()),
             405: (b"allow", ", ".join(methods).encode()),
             429: (b"retry-after", b"1"),
         }

@@ -17,6 +17,9 @@ from .problems import Refusal
 
 CHECK_S = 10.0
 
+CHALLENGE = "WWW-Authenticate", 'Basic realm="penstock", charset="UTF-8", Bearer realm="penstock"'
+"""The header of an answer to a request that has not authenticated."""
+
 
 async def principal_of(users: Users | None, headers: Mapping[bytes, bytes], source: str) -> Principal:
     """The principal of a request with these headers, from an address. Raises Refusal."""

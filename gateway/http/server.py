@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Sequence
 from email.utils import formatdate
 
@@ -20,7 +21,6 @@ from ..connections import SWEEP_S, AllConnections, Connections
 from ..holding import HeldBytes
 from ..link import BrokerLink
 from ..listening import Listeners
-from ..tls import server_context
 from ..users import Users
 from .app import application
 from .connection import IDLE_S, HttpConnection, refusal
@@ -51,6 +51,7 @@ class HttpDoor:
         *,
         users: Users | None,
         config: GatewayConfig,
+        tls: ssl.SSLContext | None,
         pages: Sequence[HttpOperation] = (),
     ) -> None:
         """`pages` are served beside the operations, and are not in their document."""
@@ -74,7 +75,6 @@ class HttpDoor:
         self._connections: Connections[HttpConnection] = Connections(
             CONNECTIONS_MAX, every, REFUSAL, None if users is None else STRANGERS_MAX
         )
-        tls = server_context(config.tls_certificate, config.tls_key, "http/1.1")
         self._listeners = Listeners(lambda: self._connections.accept(self._connected), tls, ("tcp", "tls"))
         self._sweep: asyncio.TimerHandle | None = None
 

@@ -66,7 +66,7 @@ CLUSTER_FRAME_BYTES = 4 << 20
     "--metrics",
     metavar="URL",
     multiple=True,
-    help="Where Prometheus scrapes /metrics, from an exporter beside the broker: tcp://host:port or unix:///path.",
+    help="Where Prometheus scrapes /metrics, from an exporter beside the broker: unix:///path, tcp:// or tls://.",
 )
 @click.option("--users", metavar="FILE", help="Users that clients of the gateway have to be; see `penstock user add`.")
 @click.option(
@@ -148,8 +148,8 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         data=str(Path(config.data).absolute()),
         listen=tuple(config.listen),
         advertise=tuple(config.advertise),
-        access=str(Path(config.access).absolute()) if config.access else "",
-        broker_key=str(Path(config.broker_key).absolute()) if config.broker_key else "",
+        access=_absolute(config.access),
+        broker_key=_absolute(config.broker_key),
         insecure=config.insecure,
         board_rows=config.board_rows,
         mapped_readers=config.mapped_readers,
@@ -194,8 +194,7 @@ def _gateway(config: configuration.Config) -> str:
     Raises InvalidUrl, InsecureListen, MissingLibrary, InvalidUsers, InvalidCertificate, AddressInUse, CannotListen.
     """
     gateway = import_module("..gateway.config", __package__)  # by name: it comes with an extra
-    file = users_file(config)
-    users = str(Path(file).absolute()) if file else ""
+    users = _absolute(users_file(config))
     settings = gateway.GatewayConfig(
         url="", resp=tuple(config.resp), http=tuple(config.http), users=users, grants=bool(config.access),
         insecure=config.insecure,
@@ -215,20 +214,36 @@ def _log_options(config: configuration.Config) -> DiagnosticOptions:
 
     return DiagnosticOptions(
         level=config.log_level, format=config.log_format, files=config.log_files, file_bytes=config.log_file_bytes,
-        directory=str(Path(config.log_dir).absolute()) if config.log_dir else "", age_s=config.log_age_s,
+        directory=_absolute(config.log_dir), age_s=config.log_age_s,
     )  # fmt: skip
 
 
 def _exporter(config: configuration.Config) -> str:
-    """The settings of the exporter. Raises InvalidUrl, InsecureListen, AddressInUse, CannotListen."""
-    from ..exporter import ExporterConfig
+    """The settings of the exporter.
 
+    Raises InvalidUrl, InsecureListen, InvalidUsers, InvalidCertificate, AddressInUse, CannotListen.
+    """
+    from ..exporter import ExporterConfig
+    from ..gateway.tls import server_context
+    from ..gateway.users import Users
+
+    file = users_file(config)
+    users, certificate, key = (_absolute(each) for each in (file, config.tls_certificate, config.tls_key))
     settings = ExporterConfig(
         url="", metrics=tuple(config.metrics), partitions=config.metrics_partitions, most=config.metrics_most,
-        insecure=config.insecure, data=str(Path(config.data).absolute()),
+        insecure=config.insecure, data=_absolute(config.data), users=users, grants=bool(config.access),
+        tls_certificate=certificate, tls_key=key,
     )  # fmt: skip
+    server_context(certificate, key)
+    if users:
+        Users.load(users)
     need_free(settings.addresses())
     return settings.to_json()
+
+
+def _absolute(path: str) -> str:
+    """A path for processes that run elsewhere; "" for none."""
+    return str(Path(path).absolute()) if path else ""
 
 
 def users_file(config: configuration.Config) -> str:
@@ -242,7 +257,7 @@ def users_file(config: configuration.Config) -> str:
 
 def door_settings(config: configuration.Config) -> dict[str, Any]:
     """The settings of the gateway's doors. Raises InvalidCertificate."""
-    certificate, key = (str(Path(file).absolute()) if file else "" for file in (config.tls_certificate, config.tls_key))
+    certificate, key = _absolute(config.tls_certificate), _absolute(config.tls_key)
     import_module("..gateway.tls", __package__).server_context(certificate, key)
     return {
         "cors": tuple(config.cors), "tls_certificate": certificate, "tls_key": key, "timeout_s": config.timeout_s,

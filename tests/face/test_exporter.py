@@ -15,16 +15,20 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import penstock
 import pytest
+from penstock.broker.rights import Grant, Principal
 from penstock.clients.aio.client import AsyncClient
 from penstock.clients.aio.driver import AsyncDriver
+from penstock.clients.descriptions import Group, Topic
 from penstock.clients.opening import open_connection
+from penstock.clients.queues.descriptions import Queue
 from penstock.errors import InsecureListen
-from penstock.exporter import Exporter, ExporterConfig
-from penstock.metrics import COUNTED
+from penstock.exporter import Exporter, ExporterConfig, visible
+from penstock.metrics import COUNTED, Look
 from penstock.scrape_door import CONNECTIONS, REQUEST_BYTES
 from support.servers import end_of
 
@@ -230,6 +234,53 @@ def test_an_address_for_other_machines_is_refused(cli: Cli, tmp_path):
     assert "metrics name topics" in said.err
     assert not (tmp_path / "d").exists()
     assert ExporterConfig(url="", metrics=("tcp://0.0.0.0:0",), insecure=True).addresses()
+
+
+def look() -> Look:
+    """Of two topics, each with a group and a queue."""
+    names = ("a", "b")
+    return Look(
+        now=datetime.now(UTC), took_s=0.1, stats={"turns": 1},
+        topics=[Topic(name, "", {}, []) for name in names],
+        groups=[Group(name, "report", [], []) for name in names],
+        queues=[Queue(name, "jobs", {}, []) for name in names],
+    )  # fmt: skip
+
+
+def reader(name: str, *seen: str) -> Principal:
+    return Principal(name, [Grant(False, frozenset(["see"]), each) for each in seen])
+
+
+def test_a_reader_is_shown_what_it_may_see():
+    def shown(*seen: str) -> list[str]:
+        found = visible(look(), reader("ann", "node", *seen))
+        assert found.stats == {"turns": 1}
+        things = [*(each.name for each in found.topics), *(f"{each.topic}/{each.name}" for each in found.groups)]
+        return [*things, *(f"{each.topic}/{each.name}" for each in found.queues)]
+
+    assert shown() == []
+    assert shown("topic:a") == ["a"]
+    assert shown("group:b/*") == ["b/report", "b/jobs"]
+    assert shown("*") == ["a", "b", "a/report", "b/report", "a/jobs", "b/jobs"]
+
+
+def test_readers_of_one_look_have_answers_of_their_own(monkeypatch):
+    looks: list[int] = []
+
+    async def looked(exporter: Exporter) -> Look:
+        looks.append(1)
+        return look()
+
+    monkeypatch.setattr(Exporter, "_look", looked)
+    monkeypatch.setattr("penstock.exporter.TEXTS", 2)
+
+    async def scraped() -> list[bytes]:
+        exporter = Exporter(cast("AsyncClient", None), ExporterConfig(url="", metrics=()))
+        return [await exporter.scrape(reader(name, f"topic:{name}")) for name in ("a", "b", "a", "none", "b")]
+
+    answers = [re.findall(rb'penstock_topic_records{topic="(.)"}', each) for each in asyncio.run(scraped())]
+    assert answers == [[b"a"], [b"b"], [b"a"], [], [b"b"]]
+    assert looks == [1]
 
 
 def test_histograms_are_shown_by_count_and_quantiles(cli: Cli, served):

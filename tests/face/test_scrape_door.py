@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from penstock import scrape_door
-from penstock.scrape_door import ANSWERS, CONNECTIONS, REQUEST_BYTES, Scrape, ScrapeDoor
+from penstock.scrape_door import ANSWERS, CONNECTIONS, REQUEST_BYTES, Scrape, ScrapeDoor, ScrapeRequest, answer_of
 
 ASK = b"GET /metrics HTTP/1.1\r\n\r\n"
 
@@ -44,7 +44,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def door(loop: asyncio.AbstractEventLoop) -> ScrapeDoor:
-    async def answer(method: bytes, path: bytes) -> bytes:
+    async def answer(request: ScrapeRequest) -> bytes:
         return b"metrics"
 
     return ScrapeDoor(answer)
@@ -121,3 +121,31 @@ def test_a_request_without_an_end_is_refused(loop, door):
     long = connect(loop, door, "10.0.0.1", b"GET /" + b"x" * REQUEST_BYTES)
     assert long.written.startswith(b"HTTP/1.1 431 ")
     assert connect(loop, door, "10.0.0.1", b"GET /" + b"x" * 100).written == b""
+
+
+def test_a_request_is_read_whatever_it_is(loop, monkeypatch: pytest.MonkeyPatch):
+    asked: list[ScrapeRequest] = []
+
+    async def answer(request: ScrapeRequest) -> bytes:
+        asked.append(request)
+        return b""
+
+    door = ScrapeDoor(answer)
+    for data in (
+        b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAUTHORIZATION:  Bearer a:b \r\n\r\nbody: no",
+        b"\r\n\r\n", b"nonsense\r\n:\r\n\xff\r\n\r\n",
+    ):  # fmt: skip
+        connect(loop, door, "10.0.0.1", data)
+    connect(loop, door, "", ASK)
+    assert asked == [
+        ScrapeRequest(b"GET", b"/metrics?x=1", {b"host": b"a", b"authorization": b"Bearer a:b"}, "10.0.0.1"),
+        ScrapeRequest(b"", b"", {}, "10.0.0.1"),
+        ScrapeRequest(b"nonsense", b"", {b"": b"", b"\xff": b""}, "10.0.0.1"),
+        ScrapeRequest(b"GET", b"/metrics", {}, ""),
+    ]
+
+
+def test_an_answer_has_its_headers_and_its_body_if_it_is_to_be_whole():
+    head = "HTTP/1.1 401 No\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nConnection: close\r\n"
+    assert answer_of("401 No", b"no", header=("A", "b")) == f"{head}A: b\r\n\r\nno".encode()
+    assert answer_of("401 No", b"no", whole=False) == f"{head}\r\n".encode()

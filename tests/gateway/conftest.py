@@ -83,10 +83,13 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory) -> tuple[str, str]:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+def make_certificate(folder: Path) -> tuple[str, str]:
     """A certificate for localhost, and its key."""
     if which("openssl") is None:
         pytest.skip("needs the openssl command")
-    folder = tmp_path_factory.mktemp("tls")
     certificate, key = str(folder / "cert.pem"), str(folder / "key.pem")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",

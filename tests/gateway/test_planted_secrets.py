@@ -138,7 +138,11 @@ def over_http(planted: Planted) -> str:
         for page in PAGES:
             get(page, auth=("ann", PASSWORD))
             get(page)
-    return shown + httpx.get(f"{metrics}/metrics", trust_env=False, timeout=60).text
+    for auth, status in ((None, 401), (("ann", WRONG), 401), (("ann", PASSWORD), 200)):
+        answer = httpx.get(f"{metrics}/metrics", auth=auth, trust_env=False, timeout=60)
+        assert answer.status_code == status
+        shown += answer.text + repr(answer.headers)
+    return shown
 
 
 def over_redis(planted: Planted) -> str:
