@@ -14,6 +14,7 @@ import sys
 from ..storage.errors import Error
 from .config import ServeConfig
 from .diagnostics import begin
+from .log_levels import listen
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _serve(options)
     config = ServeConfig.from_json(options.config)
     begin(options.role, config.log)
+    listen()
     ends = {"link": options.link, "doorbell": options.doorbell, "bell_back": options.bell_back}
     if options.role == "keeper":
         from .keeper import process as keeper_process

@@ -18,6 +18,7 @@ import msgspec
 
 from ..storage.errors import Error
 from .diagnostics import DiagnosticOptions, begin
+from .log_levels import listen
 from .system import die_with_parent
 
 Say = Callable[[dict[str, Any]], None]
@@ -41,6 +42,7 @@ def serve_beside(module: str, run: Callable[[str, Say], None]) -> int:
     if not die_with_parent(options.parent):
         return 1
     begin(module.rpartition(".")[2], msgspec.json.decode(options.log, type=DiagnosticOptions))
+    listen()
     try:
         run(options.config, say)
     except Error as error:

@@ -12,6 +12,7 @@ Must not know: how logs, groups and the keeper work.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -208,12 +209,14 @@ class Broker:
         return wait
 
     def _connections(self) -> dict[str, int]:
-        """Descriptors of connections: now, and the most there may be; and connections refused since the start."""
-        room = self._room
+        """Descriptors of connections: now, and the most there may be; and what was refused since the start."""
+        room, admission = self._room, self._admission
         return {
             "connections.descriptors": room.used,
             "connections.most": room.most,
             "connections.refused": room.refused,
+            "access.refused": admission.refusals.count if admission is not None else 0,
+            "access.forbidden": self._guard.refused,
         }
 
     def _replace(self, link: KeeperLink | None, at: Now) -> None:
@@ -240,8 +243,7 @@ class Broker:
     # -- what else becomes readable ---------------------------------------------------------------
 
     def _on_signal(self) -> None:
-        os.read(self._signals, 64)
-        self._is_told = True
+        self._is_told = self._is_told or signal.SIGTERM in os.read(self._signals, 64)
 
     def _on_warm(self) -> None:
         for token in self._warmer.done():

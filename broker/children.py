@@ -15,8 +15,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from .config import ServeConfig
+from .log_levels import SIGNALS
 from .packets import PacketSocket
 
 MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(64 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
@@ -25,7 +27,7 @@ buffer of a MiB back at once, and faulting it in again costs as much as all that
 
 
 class Child:
-    """One running process."""
+    """One running process. `log_level` is what it was told last."""
 
     def __init__(self, role: str, arguments: Sequence[str], descriptors: dict[str, int]) -> None:
         """Start it with `descriptors` by name; they are closed here afterwards, whatever happens.
@@ -33,6 +35,7 @@ class Child:
         `arguments`: a module of Python, and what it is given.
         """
         self.role = role
+        self.log_level = ""
         options = [f"--{name}={descriptor}" for name, descriptor in descriptors.items()]
         command = [sys.executable, "-P", "-m", *arguments, *options]
         inherited = tuple(descriptors.values())
@@ -60,6 +63,13 @@ class Child:
     @property
     def exit_code(self) -> int | None:
         return self._process.returncode
+
+    def tell_level(self, level: str) -> None:
+        """Have it log at this level, unless it does."""
+        if self.log_level != level:
+            self.log_level = level
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.fd, SIGNALS[level])
 
     def terminate(self) -> None:
         """Ask it to end in good order."""

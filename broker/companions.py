@@ -43,6 +43,7 @@ class Companion:
         command = [MODULES[role], *(f"--{name}={msgspec.json.encode(each).decode()}" for name, each in written.items())]
         self.said_fd, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.process = Child(role, command, {"ready": theirs})
+        self.process.log_level = log.level
 
     def hear(self) -> None:
         """Take what it says; the pipe is closed when there is nothing to come."""

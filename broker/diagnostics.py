@@ -27,10 +27,13 @@ PARTS = {"": "penstock", "broker": "penstock", "supervisor": "penstock"}
 _LOGGER = logging.getLogger("penstock")
 
 
+Level = Literal["debug", "info", "warning", "error"]
+
+
 class DiagnosticOptions(Struct, frozen=True, kw_only=True):
     """Where sentences go. Sizes in bytes, times in seconds."""
 
-    level: Literal["debug", "info", "warning", "error"] = "warning"
+    level: Level = "warning"
     format: Literal["text", "json"] = "text"
     directory: str = ""  # has PART.log of each part; "": standard error
     file_bytes: int = 10 << 20  # a file is rotated before it is larger

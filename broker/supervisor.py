@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from ..storage.errors import Error
-from . import control
+from . import control, log_levels
 from .children import Child, link_descriptors, part_of_broker
 from .companions import MODULES, Companion, own_address
 from .config import ServeConfig
@@ -134,7 +134,8 @@ class Supervisor:
                 cluster also an event when its role or term changes.
             reload: called after SIGHUP; returns settings of ServeConfig that change now, by name.
         """
-        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        previous = {number: signal.signal(number, signal.SIG_IGN) for number in log_levels.SIGNALS.values()}
+        previous |= {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         if reload is not None:
             previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._on_hangup)
             self._reload = reload
@@ -170,7 +171,9 @@ class Supervisor:
             if self._hung_up:
                 self._hung_up = False
                 self._config = msgspec.structs.replace(self._config, **self._reload())
+                log_levels.use(self._config.log.level)
             self._start_due()
+            self._tell_level()
             if self._failures >= FAILURES_MAX:
                 raise self._start_error()
             if self._is_up and self._keeper is not None:
@@ -180,6 +183,14 @@ class Supervisor:
                     told = event
                 self._tell_roles(on_event)
         return self._drain()
+
+    def _tell_level(self) -> None:
+        """Have the children that serve log as much as the settings say. Those to come are started so."""
+        pair = (self._broker, self._keeper) if self._serving is not None else ()
+        beside = (companion.process for companion in self._companions.values() if companion.bound)
+        for child in (*pair, *beside):
+            if child is not None:
+                child.tell_level(self._config.log.level)
 
     def _tell_roles(self, on_event: Callable[[dict[str, Any]], None]) -> None:
         while self._roles:
@@ -277,7 +288,9 @@ class Supervisor:
 
     def _spawn(self, role: str, descriptors: dict[str, int]) -> Child:
         self._started_s[role] = time.monotonic()
-        return Child(role, part_of_broker(role, self._config), descriptors)
+        child = Child(role, part_of_broker(role, self._config), descriptors)
+        child.log_level = self._config.log.level
+        return child
 
     def _meet_broker(self, role: str, settings: str, url: str) -> None:
         """Have a companion for the broker that serves at `url`. One for another address ends first."""

@@ -22,7 +22,7 @@ from .config import Config
 from .installed import system, version_of
 from .storage import poison
 from .storage.board_row import total_bytes
-from .storage.data_directory import DOUBTS, TOPICS, check_kinds, identify
+from .storage.data_directory import DAMAGED, DOUBTS, TOPICS, check_kinds, identify
 from .storage.errors import Error
 from .storage.files import Files
 from .storage.shared_block import SHARED_MEMORY
@@ -194,7 +194,11 @@ def logs(data: Path) -> Iterator[Finding]:
     if (data / DOUBTS).exists() and (data / DOUBTS).stat().st_size:
         says = "a keeper was killed in a sync that was never answered; the broker knows which logs"
         yield Finding("logs", "warning", says, "penstock log verify, when there is time")
-    if not poisoned:
+    damaged = (data / DAMAGED).exists()
+    if damaged:
+        says = f"this node of a cluster has lost records, and takes no part until it has fetched them: {data / DAMAGED}"
+        yield Finding("logs", "bad", says, "start it and let the others be reached; check the disk (dmesg)", "damage")
+    if not poisoned and not damaged:
         yield Finding("logs", "ok", "no failed sync is on record; penstock log verify reads all records")
 
 

@@ -29,7 +29,7 @@ OWN_FLAGS = (
 )
 """Settings with a flag of their own name; the others are given by --set."""
 
-LIVE = ("drain_s",)
+LIVE = ("drain_s", "log_level")
 """Settings of a running broker that change on SIGHUP."""
 
 

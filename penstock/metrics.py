@@ -117,6 +117,8 @@ COUNTED = [
     _Counted("connections.descriptors", "connection_descriptors", "gauge", "Descriptors of connections."),
     _Counted("connections.most", "connection_descriptors_most", "gauge", "The most there may be."),
     _Counted("connections.refused", "connections_refused_total", "counter", "Connections refused."),
+    _Counted("access.refused", "access_refused_total", "counter", "Connections refused: their key is no user's."),
+    _Counted("access.forbidden", "access_forbidden_total", "counter", "Requests that grants forbid."),
 ]  # fmt: skip
 
 CLUSTERED = [

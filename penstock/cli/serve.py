@@ -131,7 +131,15 @@ def command(
     config = serve_config(loaded.config)
     begin("supervisor", config.log)
     reloading = Reloading(loaded.config, lambda: configuration.load(flags, path=config_file), output, say)
-    return Supervisor(config).run(on_event, reloading)
+    return Supervisor(config).run(on_event, lambda: _served(reloading(), config.log))
+
+
+def _served(live: dict[str, Any], log: DiagnosticOptions) -> dict[str, Any]:
+    """Settings that change now, as the supervisor calls them."""
+    from msgspec.structs import replace
+
+    others = {name: value for name, value in live.items() if name != "log_level"}
+    return others if others == live else {**others, "log": replace(log, level=live["log_level"])}
 
 
 def check_settings(config: configuration.Config) -> None:

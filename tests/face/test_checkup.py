@@ -135,6 +135,12 @@ def test_what_failed_syncs_left_is_found(data):
     assert states(checkup.logs(data)) == ["bad", "warning"]
 
 
+def test_a_member_that_has_lost_records_is_found(data):
+    (data / "damaged").write_text('{"reason": "batch 7 cannot be read"}')
+    (found,) = checkup.logs(data)
+    assert (found.state, found.kind, "has lost records" in found.says) == ("bad", "damage", True)
+
+
 def test_a_brokers_counters_are_judged():
     assert states(checkup.of_stats({"topics": 3})) == ["ok"]
     found = list(checkup.of_stats({"partitions.damaged": 2, "outbox.stuck": 1, "outbox.stuck_because": "no topic"}))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
+import penstock
+import pytest
 from penstock.cli import exits
 
 from .conftest import Cli, serve
@@ -32,6 +37,50 @@ def test_a_broker_reads_its_settings_again_and_says_what_changes(tmp_path: Path)
         assert told() == {"event": "reloaded", "changed": {}, "at_next_start": []}
         path.write_text("")
         assert told()["changed"] == {"drain_s": 30.0}
+    finally:
+        assert served.stop() == 0
+
+
+def test_running_processes_log_as_much_as_the_settings_say_now(tmp_path: Path) -> None:
+    pytest.importorskip("uvloop", reason="the gateway needs the extra gateway")
+    path, logs, data = tmp_path / "config.toml", tmp_path / "logs", tmp_path / "data"
+    settings = f'log_dir = "{logs}"\nhttp = ["tcp://127.0.0.1:0"]\n'
+    path.write_text(settings)
+    served = serve(data, str(tmp_path), "--config", str(path))
+    url = "http" + served.ready["http"][0].removeprefix("tcp")
+
+    def reload(level: str) -> None:
+        path.write_text(f'{settings}log_level = "{level}"\n')
+        served.process.send_signal(signal.SIGHUP)
+        assert served.process.stdout is not None
+        event = json.loads(served.process.stdout.readline())
+        assert (event["changed"], event["at_next_start"]) == ({"log_level": level}, [])
+
+    def ask(name: str) -> None:
+        with penstock.request_id(name), client.producer("t") as producer:
+            producer.send(b"x")
+        urlopen(Request(f"{url}/health", headers={"X-Request-Id": name})).close()
+
+    def those_that_tell(name: str) -> set[str]:
+        ask(name)
+        return {each.stem for each in logs.glob("*.log") if f"request {name}" in each.read_text()}
+
+    try:
+        with penstock.connect(served.unix) as client:
+            client.create_topic("t")
+            assert those_that_tell("before") == set()
+            reload("debug")
+            deadline = time.monotonic() + 60
+            while those_that_tell("meanwhile") != {"broker", "keeper", "gateway"}:
+                assert time.monotonic() < deadline
+            os.kill(served.ready["pids"]["gateway"], signal.SIGKILL)
+            assert served.process.stdout is not None
+            assert json.loads(served.process.stdout.readline())["event"] == "ready"
+            while "gateway" not in those_that_tell("anew"):
+                assert time.monotonic() < deadline, "one that is started later logs as much"
+            reload("error")
+            while those_that_tell(f"after-{time.monotonic_ns()}"):
+                assert time.monotonic() < deadline
     finally:
         assert served.stop() == 0
 
