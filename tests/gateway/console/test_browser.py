@@ -12,6 +12,7 @@ import penstock
 import pytest
 from penstock.broker import ServeConfig, access_file
 from support.processes import Serving
+from support.sources import ROOT
 
 from ..conftest import NEEDS, GatewayProcess
 
@@ -198,13 +199,30 @@ def test_times_are_local(chromium, url):
     context.close()
 
 
+VIEWS = {
+    "overview": "/",
+    "topics": "/console/topics",
+    "topic": "/console/topics/orders",
+    "messages": "/console/topics/orders/messages",
+    "message": "/console/topics/orders/messages/0/3",
+    "groups": "/console/groups",
+    "group": "/console/groups/orders/report",
+    "queues": "/console/queues",
+    "queue": "/console/queues/orders/kitchen",
+    "nothing": "/console/topics/none",
+}
+PICTURES = ROOT / "build" / "console"
+"""What each view looked like last, for people to look at."""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1400])
 def test_a_page_fits_and_its_text_has_contrast(chromium, url, scheme, width):
     context = chromium.new_context(base_url=url, color_scheme=scheme, viewport={"width": width, "height": 800})
     page = context.new_page()
-    for path in ("/", "/console/topics", "/console/queues/orders/kitchen", "/console/topics/orders/messages"):
+    for name, path in VIEWS.items():
         page.goto(path)
+        page.screenshot(path=PICTURES / f"{name}-{scheme}-{width}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         assert page.evaluate(CONTRAST) == [], path
     context.close()
