@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..storage.errors import Corrupt
 from . import control
 from .diagnostics import say
 from .engine import Now
@@ -105,6 +106,7 @@ class Broker:
         self._lock = lock
         self._lenders = lenders
         self._link: KeeperLink | None = None
+        self._scrubbed: dict[str, str] = {}  # what scrubbing has found, by log
         self._told_stuck = 0
         self._room = room
         self._told_refused = 0
@@ -112,7 +114,7 @@ class Broker:
         self._told_forbidden = 0
         self._admission = admission
         self._intake = Intake(node, port, servers, time.monotonic, time.thread_time, access)
-        port.counting += [self._intake.stats, watermarks.stats, self._connections]
+        port.counting += [self._intake.stats, watermarks.stats, self._connections, self._rot]
         self._on_ready = {
             supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm,
             port.fd: self._on_eased,
@@ -219,6 +221,10 @@ class Broker:
             "access.forbidden": self._guard.refused,
         }
 
+    def _rot(self) -> dict[str, int]:
+        """Logs that scrubbing has found damage in since the start."""
+        return {"scrub.rotten": len(self._scrubbed)}
+
     def _replace(self, link: KeeperLink | None, at: Now) -> None:
         """Ask for another keeper, once, if this one is stuck."""
         is_stuck = self._watermarks.stuck(at.monotonic_s, self._config.keeper_timeout_s)
@@ -302,8 +308,17 @@ class Broker:
                 log.adopt_spare(report.path)
         elif isinstance(report, messages.Refused) and report.job == 0 and report.row >= 0:
             self._watermarks.refused(report.row, report.message)
+        elif isinstance(report, messages.Rotten):
+            self._rotten(report)
         else:
             self._jobs.answered(report)
+
+    def _rotten(self, report: messages.Rotten) -> None:
+        """A closed segment has rotted: tell it, and have a member fetch what it has lost."""
+        if report.directory not in self._scrubbed:
+            say(f"{report.message}: penstock log verify says what is lost")
+        self._scrubbed[report.directory] = report.message
+        self._node.rotten(Corrupt(report.message, path=report.directory, next_offset=report.next_offset))
 
     def _lose_keeper(self) -> None:
         """The keeper is gone: the broker finishes its open syncs."""

@@ -22,6 +22,8 @@ class KeeperOptions(Struct, frozen=True, kw_only=True):
     lazy_s: float = 0.1  # how long a partition with commit="written" may stay unsynced
     mark_s: float = 0.05  # how long the mark of what was synced may wait
     quiet_s: float = 0.5  # after so long without a round, the last marks are synced too
+    scrub_s: float = 7 * 86400.0  # all closed segments are read once in about this time; 0: never
+    scrub_most: int = 8 << 20  # bytes read a second for that, at most
     single_files: int = 4  # with more dirty files than this in a round, one syncfs instead
 
 

@@ -207,6 +207,7 @@ def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:
     copies, stages = (str(stats.get(f"{name}.stuck_because") or "") for name in ("outbox", "stages"))
     watched: list[tuple[str, str, Kind, str]] = [
         ("partitions.poisoned", "partitions are closed by a failed sync", "damage", "mend the disk, then restart it"),
+        ("scrub.rotten", "logs have closed segments that do not verify", "damage", "penstock log verify says where"),
         ("partitions.damaged", "partitions are damaged", "damage", "penstock log verify says where"),
         ("outbox.stuck", "copies to other partitions cannot go on", "other", copies),
         ("stages.stuck", "transactions cannot be published", "other", stages),

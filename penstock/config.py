@@ -105,6 +105,11 @@ class Config(Struct, frozen=True, kw_only=True):
     keeper_timeout_s: Annotated[float, _about("A keeper that syncs nothing for so long is replaced.", "s")] = 30.0
     lazy_s: Annotated[float, _about("How long a topic with commit=written may stay unsynced.", "s")] = 0.1
 
+    scrub_s: Annotated[
+        float, _about("Every closed segment is read and verified about once in this time; 0: never.", "s")
+    ] = 7 * 86400.0
+    scrub_bytes_s: Annotated[int, _about("Read in a second for that, at most.", "bytes"), Meta(ge=64 << 10)] = 8 << 20
+
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         _about("What processes log: debug, info, warning or error, and what is worse."),

@@ -114,6 +114,7 @@ COUNTED = [
     _Counted("clock.jumps", "clock_jumps_total", "counter", "Jumps of the clock that the broker followed."),
     _Counted("clock.ignored_us", "clock_ignored_seconds", "gauge", "The system clock is ahead by so much.", "", MICRO),
     _Counted("clock.ahead_us", "clock_ahead_seconds", "gauge", "The system clock is behind by so much.", "", MICRO),
+    _Counted("scrub.rotten", "scrub_rotten_logs", "gauge", "Logs whose closed segments do not verify."),
     _Counted("connections.descriptors", "connection_descriptors", "gauge", "Descriptors of connections."),
     _Counted("connections.most", "connection_descriptors_most", "gauge", "The most there may be."),
     _Counted("connections.refused", "connections_refused_total", "counter", "Connections refused."),

@@ -11,6 +11,7 @@
     DATA/staged/     of a member of a cluster: what it has fetched of a state that it lacks
     DATA/aside/      of a member of a cluster: logs that no entry of the order names, or that were damaged
     DATA/damaged     of a member of a cluster: what it has lost, until that is fetched
+    DATA/scrubbed    up to where closed segments were read last
     DATA/trash/      deleted topics until they are removed
 
 Idea: opening is a fixed order: look at the format and the identity, lock, and only then change anything. Brokers and
@@ -48,10 +49,24 @@ ASIDE = "aside"
 DAMAGED = "damaged"
 STAGED = "staged"
 DOUBTS = "doubts"
+SCRUBBED = "scrubbed"
 BOARD_FILE = "board.shared"
 _BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
 _OURS = frozenset(
-    {layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, ORDER, STAGED, ASIDE, TOPICS, TRASH, DOUBTS, DAMAGED}
+    {
+        layout.BOARD,
+        BOARD_FILE,
+        layout.PROMISES,
+        METADATA,
+        ORDER,
+        STAGED,
+        ASIDE,
+        TOPICS,
+        TRASH,
+        DOUBTS,
+        DAMAGED,
+        SCRUBBED,
+    }
 )
 WAY_OUT = (
     "restore it from a copy; for a node of a cluster, start it with an empty directory and run penstock cluster replace"

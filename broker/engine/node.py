@@ -365,6 +365,9 @@ class Node:
             **self._port.stats(),
         }
 
+    def rotten(self, damage: Corrupt) -> None:
+        """A closed segment has rotted: nothing is done here, as there is no other copy. Readers meet it."""
+
     @property
     def unavailable(self) -> dict[str, str]:
         """Why partitions could not be opened, by topic and number."""

@@ -125,8 +125,16 @@ class Refused(LinkMessage, tag=25, frozen=True):
     message: str
 
 
+class Rotten(LinkMessage, tag=26, frozen=True):
+    """A closed segment of the log in `directory` does not verify. Records are good again from `next_offset` on."""
+
+    directory: str
+    message: str
+    next_offset: int | None
+
+
 Command = Attach | Register | Forget | PrepareSpare | Unlink | RemoveTree | FinishSnapshot | Stop | Named
-Report = Started | Forgotten | Spared | Unlinked | SnapshotSaved | Refused
+Report = Started | Forgotten | Spared | Unlinked | SnapshotSaved | Refused | Rotten
 
 _ENCODER = msgspec.msgpack.Encoder()
 _COMMANDS = msgspec.msgpack.Decoder(list[Command])

@@ -5,7 +5,7 @@ over the link. When the link ends, the broker has ended: what was written is sti
 included, and then the keeper ends too. A stop signal to the whole group (Ctrl-C) is left to the supervisor.
 
 Contract: rounds come before jobs, and one job is done between two rounds, so that unlinking a large
-file never delays an acknowledgement by more than itself.
+file never delays an acknowledgement by more than itself. Scrubbing comes last, one piece between two rounds.
 Must not know: topics, messages of clients, ZeroMQ.
 """
 
@@ -30,6 +30,7 @@ from ..system import die_with_parent, set_file_limit, syncfs
 from . import messages
 from .core import Keeper
 from .messages import LinkMessage
+from .scrubbing import Scrubbing
 
 SLOW_S = 1.0
 """A round that takes longer is told as a warning, where it was for requests that have a name."""
@@ -46,6 +47,7 @@ class KeeperProcess:
         self._files = Files()
         self._keeper: Keeper | None = None
         self._board: Board | None = None
+        self._scrubbing: Scrubbing | None = None
         self._jobs: deque[LinkMessage] = deque()
         self._lock: list[int] = []
         self._stopping = False
@@ -96,7 +98,18 @@ class KeeperProcess:
             wait = marks if wait is None else min(wait, marks)
         if self._jobs:
             self._do(self._jobs.popleft())
+        elif self._scrubbing is not None:
+            wait = self._scrub(self._scrubbing, now_s, wait)
         return wait
+
+    def _scrub(self, scrubbing: Scrubbing, now_s: float, wait: float | None) -> float:
+        """Read a piece where one is due. Returns in how many seconds there is more to do."""
+        if not scrubbing.wait(now_s) and (found := scrubbing.step(now_s)) is not None:
+            bad = found.bad
+            said = f"{bad.file} does not verify at {bad.position}: {bad.reason}"
+            self._report(messages.Rotten(found.path, said, bad.next_offset))
+        due = scrubbing.wait(now_s)
+        return due if wait is None else min(wait, due)
 
     def _drain_link(self) -> None:
         try:
@@ -117,6 +130,8 @@ class KeeperProcess:
         # Open for the whole life: syncfs reports to a descriptor what failed since it was opened.
         directory = os.open(command.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._keeper = Keeper(board, self._files, sync_all=lambda: syncfs(directory), options=self._options, warn=_warn)
+        if self._options.scrub_s:
+            self._scrubbing = Scrubbing(self._files, command.data, self._options, time.monotonic())
         say(f"watching {command.data}", logging.INFO)
         self._report(messages.Started(os.getpid()))
 

@@ -27,6 +27,7 @@ from .sending import pieces
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...storage.errors import Corrupt
     from ...storage.log import LogWriter
     from ...transport.messages import Request
     from ..engine.ports import Now, Payload, Peer
@@ -92,6 +93,10 @@ class ShardMember:
         """See Node."""
         self._standing.gone(peer)
         self._node.disconnect(peer)
+
+    def rotten(self, damage: Corrupt) -> None:
+        """See Heartbeats."""
+        self.replica.heartbeats.rotten(damage)
 
     def flush(self, now: Now) -> list[LogWriter]:
         """Take what peers sent, and write and send what follows. Returns the logs that entries wait for."""

@@ -71,7 +71,7 @@ class RecoveringMember:
         self._ticks = Ticks(now.monotonic_s)
         self.guard, self.portions, self.unavailable = node.guard, node.portions, node.unavailable
         self.warmed, self.eased, self.judge = node.warmed, node.eased, node.judge
-        self.rest, self.resume, self.disconnect = node.rest, node.resume, node.disconnect
+        self.rest, self.resume, self.disconnect, self.rotten = node.rest, node.resume, node.disconnect, node.rotten
         node.clustering.view = self
 
     def receive(

@@ -123,8 +123,8 @@ def hears_quorum(state: RaftState) -> bool:
     return heard is Result.WON
 
 
-def spares_itself(state: RaftState) -> bool:
-    """The others have a quorum without this node, by what was heard of them in this period and the one before."""
-    active = {node: peer.active or state.heard.get(node, False) for node, peer in state.peers.items()}
-    active[state.node] = False
+def spares(state: RaftState, node: int) -> bool:
+    """The others have a quorum without a node, by what this leader heard of them in this period and the one before."""
+    active = {each: peer.active or state.heard.get(each, False) for each, peer in state.peers.items()}
+    active[node] = False
     return joint_result(state.configuration.voters, state.configuration.outgoing, active) is Result.WON

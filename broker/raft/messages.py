@@ -131,7 +131,7 @@ class Message(msgspec.Struct, array_like=True):
     STORED           index and log_term of the last entry of a write, and its snapshot
     APPLIED          entries that are applied
     SHIP, PIECE      context: a message of a catch-up
-    HEARTBEAT, _ACK  context: digests, of the surroundings alone
+    HEARTBEAT, _ACK  context: digests; force: damage to close for; both of the surroundings alone
     HEARTBEAT_ACK    room: free bytes of the sender's disk, of the surroundings alone; -1 where that is unknown
     *_ACK to leaders  clock_us: the sender's wall clock, of the surroundings alone; 0 where that is unknown
     """

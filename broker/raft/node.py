@@ -208,10 +208,9 @@ class RaftNode:
         """The last entry it knows to be committed."""
         return self._state.log.committed
 
-    @property
-    def spares_itself(self) -> bool:
-        """The other members have a quorum without this one, as far as a leader has heard of late."""
-        return election.spares_itself(self._state)
+    def spares(self, node: int) -> bool:
+        """The other members have a quorum without one of them, as far as a leader has heard of late."""
+        return election.spares(self._state, node)
 
     def status(self) -> RaftStatus:
         """Everything that is worth showing."""

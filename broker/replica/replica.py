@@ -42,6 +42,7 @@ from .durable_prefix import DurablePrefix
 from .entries import Flush, NamedBatch, batches_of, encode_flush
 from .errors import ReplicaBroken
 from .exchange import Exchange
+from .heartbeats import Heartbeats
 from .order_checkpoints import ENTRIES, OrderCheckpoints
 from .places import LogRow
 from .preparing import Preparing
@@ -70,8 +71,6 @@ ANYWHERE = (Hello, Ping, Stats, AskCluster, ReplaceNode, TransferLead, NameReque
 
 CATCH_UP = (Kind.SHIP, Kind.PIECE)
 """Messages that are not the core's."""
-
-ACKS = (Kind.APPEND_ACK, Kind.HEARTBEAT_ACK)
 
 UNCOMMITTED_BYTES = 256 << 20
 """Of entries that are proposed and not applied: beyond it, the leader lets clients wait."""
@@ -145,6 +144,7 @@ class Replica:
         files, (data, _, _) = order.log.files, order.log.path.rpartition("/")
         self.exchange = Exchange(self, files, data, send, order.log.options)
         self.digesting = Digesting(self, digest_every)
+        self.heartbeats = Heartbeats(self)
 
     # -- what comes in ------------------------------------------------------------------------------
 
@@ -153,12 +153,8 @@ class Replica:
         if message.kind in CATCH_UP:
             self.exchange.take(message, bodies or {})
             return
-        self.digesting.take(message)
-        if message.kind in ACKS:
-            self.clocks.heard(message.sender, message.clock_us)
-            if message.kind is Kind.HEARTBEAT_ACK:
-                self.room.heard(message.sender, message.room)
-        elif message.kind is Kind.APPEND and message.entries and self.room.is_full:
+        self.heartbeats.take(message)
+        if message.kind is Kind.APPEND and message.entries and self.room.is_full:
             return  # as if lost: it comes again until there is room
         if message.kind is Kind.SNAPSHOT and self.exchange.takes_offer(message):
             return
@@ -175,7 +171,7 @@ class Replica:
         self.core.tick()
         self.order.note_acked(self.prefix.entry)
         self.exchange.tick()
-        self.digesting.tick()
+        self.heartbeats.tick()
         self._checkpoints.tick()
         if self.node.leads:
             self._look_at_room()
@@ -391,9 +387,7 @@ class Replica:
             self.core.report_unreachable(message.to)
             return
         self.exchange.sends(message)
-        self.digesting.leaves(message)
-        if message.kind is Kind.HEARTBEAT_ACK:
-            message.room, message.clock_us = self.room.own, self.clocks.own_us
+        self.heartbeats.leaves(message)
         self._send(message, bodies)
 
     # -- acknowledging and applying -----------------------------------------------------------------

@@ -106,8 +106,8 @@ def start(
     logs = store(replicated)
     logs.places = opened.places
     answers = HeldAnswers(port)
-    answers.spared, answers.tell = lambda: core.spares_itself, on_damage
     lead: list[Replica] = []
+    answers.spared, answers.tell = lambda: lead[0].heartbeats.spares_itself, on_damage
     node = _open_node(
         opened,
         lambda: Node(

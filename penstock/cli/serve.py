@@ -166,7 +166,7 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         gateway=_gateway(config) if config.resp or config.http else "",
         exporter=_exporter(config) if config.metrics else "",
         log=_log_options(config),
-        keeper=KeeperOptions(lazy_s=config.lazy_s),
+        keeper=KeeperOptions(lazy_s=config.lazy_s, scrub_s=config.scrub_s, scrub_most=config.scrub_bytes_s),
         cluster=cluster_config(config),
         node=_limits(config),
     )
