@@ -58,10 +58,6 @@ class Exchanging(Protocol):
         """Whether this node leads, and an entry of its term is applied."""
         ...
 
-    def checkpoint(self) -> Checkpoint:
-        """Write a checkpoint now."""
-        ...
-
     def hold(self, held: bool) -> None:
         """Whether files must stay."""
         ...
@@ -81,6 +77,7 @@ class Exchange:
         self._replica = replica
         self._send = send
         self._wanted = (0, 0)  # entry and term of the state that is fetched
+        self._asking: dict[int, None] = {}  # members that wait for a manifest, which waits for a checkpoint
         self.shipping = Shipping(self._put_piece, replica.hold, self._ended, replica.met)
         self.catching_up = CatchUp(
             files, data, replica.order.log.log_id, own=self._own, ask=self._put_ask, options=options
@@ -126,14 +123,31 @@ class Exchange:
         if isinstance(said, cm.AskManifest) and said.promised and not self._serves(said.promised):
             return
         if isinstance(said, cm.AskManifest):
-            found = replica.checkpoint()
-            time_us = replica.order.log.place_behind(found.entry)[0].time_us
-            self.shipping.begin(member, found, time_us, replica.logs())
+            self._asking[member] = None
+            replica.hold(True)  # what the checkpoint will name
         elif isinstance(said, cm.Staged):
             self.shipping.end(member)
             replica.core.report_snapshot(member, installed=True)
         else:
             self.shipping.asked(member, said)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a member waits for the next checkpoint."""
+        return bool(self._asking)
+
+    def checkpointed(self, made: Checkpoint) -> None:
+        """A checkpoint is durable: send it to the members that wait for one. Raises StorageError."""
+        asking, self._asking = self._asking, {}
+        for member in asking:
+            time_us = self._replica.order.log.place_behind(made.entry)[0].time_us
+            self.shipping.begin(member, made, time_us, self._replica.logs())
+
+    def end_lead(self) -> None:
+        """This node leads no more, so it hands nothing out."""
+        self._asking.clear()
+        self.shipping.end_all()
+        self._replica.hold(False)
 
     def _serves(self, promised: int) -> bool:
         """Whether a member that has lost something may have the state: of a term above its promises, and with an entry
@@ -179,5 +193,5 @@ class Exchange:
 
     def close(self) -> None:
         """Close what is open."""
-        self.shipping.end_all()
+        self.end_lead()
         self.catching_up.end()

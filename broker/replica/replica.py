@@ -222,8 +222,9 @@ class Replica:
         self.digesting.work()
         self._bodies.clear()
         begin = self._checkpoints.due(self) or self._storage.needs_checkpoint(self.places.entry)
-        if (made := self._checkpoints.work(self, begin=begin)) is not None:
+        if (made := self._checkpoints.work(self, begin=begin or self.exchange.waits)) is not None:
             self._storage.checkpoint = made
+            self.exchange.checkpointed(made)
 
     def synced(self, now: Now) -> None:
         """Logs became durable: acknowledge, and apply what that commits."""
@@ -303,7 +304,7 @@ class Replica:
             if self.node.leads:
                 self.node.resign()
             self._answers.drop()
-            self.exchange.shipping.end_all()
+            self.exchange.end_lead()
             self._replicated.leading = leading
             self._replicated.take()
         if (role := (core.leader, core.term)) != self._role:

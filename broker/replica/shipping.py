@@ -1,8 +1,8 @@
 """The leader's side of a catch-up: hands out the state at one entry, one piece for each question.
 
-Idea: the manifest is made from a checkpoint of this moment. While a member fetches what it names, nothing of it goes:
-snapshots, segments, runs and the order behind the checkpoint stay (`held`). A member that is silent for `QUIET_TICKS`
-has it no longer.
+Idea: the manifest is made from a checkpoint that was just written. While a member fetches what it names, nothing of it
+goes: snapshots, segments, runs and the order behind the checkpoint stay (`held`). A member that is silent for
+`QUIET_TICKS` has it no longer.
 
 Contract: reads only what is committed. What leaves in one tick is bounded, so that shipping does not displace the
 shard's own work; a piece is bounded by `PIECE_BYTES` or one batch. Whatever cannot be read any more is withdrawn, and

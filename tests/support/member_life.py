@@ -243,13 +243,11 @@ class MemberLife:
         assert isinstance(found, m.Produced), (self.seed, found)
 
     def is_trimmed(self) -> bool:
-        """Whether no member has more segments below the first offset than the newest snapshots hold."""
+        """Whether all members are up, and none has segments that are below the first offset of their logs."""
         replicas = [member.replica for member in self.shard.members.values()]
-        return not any(
-            log.expired(log.committed)
+        return all(
+            each is not None and not any(log.expired(log.committed) for log in each.logs()[1:] if len(log.names) > 1)
             for each in replicas
-            for log in ([] if each is None else each.logs()[1:])
-            if len(log.names) > 1
         )
 
     def is_whole(self, last: int) -> bool:

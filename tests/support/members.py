@@ -32,6 +32,7 @@ from penstock.broker.replica.recovering import Recovery
 from penstock.broker.replica.replica import Replica
 from penstock.broker.replica.replicated import Replicated
 from penstock.broker.replica.start import open_files, start
+from penstock.storage import snapshots
 from penstock.storage.batch import parse
 from penstock.storage.data_directory import MEMBER_FORMAT, Identity, identify, note_identity
 from penstock.storage.errors import Error, StorageFull
@@ -84,6 +85,12 @@ class MemberStore(MemberLogs):
             DATA, files, promises=promises, cache=SegmentCache(files), jobs=CountedJobs(member),
             max_batch_bytes=1 << 20, order=order,
         )  # fmt: skip
+
+    def erase(self, entry: int) -> None:
+        """No file goes that an opening at the newest checkpoint needs."""
+        saved = max(snapshots.seq_of(name) or 0 for name in self.files.listdir(f"{DATA}/order"))
+        assert entry <= saved, f"files go with entry {entry}, and the newest checkpoint is of {saved}"
+        super().erase(entry)
 
 
 class AnswerPort(MemoryPort):

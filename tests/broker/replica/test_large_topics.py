@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.broker.raft.messages import Kind
+import pytest
+from penstock.broker.raft.messages import Kind, Message
+from penstock.broker.replica import catchup_messages as cm
 from penstock.broker.replica.order_checkpoints import SYNCED_AT_ONCE
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
@@ -17,8 +19,9 @@ SYNC_S = 0.001
 class Timed:
     """A shard in which syncs take time, and members work side by side."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: Shard, sync_s: float = SYNC_S) -> None:
         self.shard = shard
+        self.sync_s = sync_s
         self.busy_s = dict.fromkeys(shard.members.values(), 0.0)
         self.tick_s = dict.fromkeys(shard.members.values(), 0.0)
 
@@ -30,7 +33,7 @@ class Timed:
             if self.busy_s[member] <= shard.now_s:
                 before = member.files.syncs
                 self._work(member)
-                self.busy_s[member] = shard.now_s + SYNC_S * (member.files.syncs - before)
+                self.busy_s[member] = shard.now_s + self.sync_s * (member.files.syncs - before)
 
     def _work(self, member: Member) -> None:
         shard = self.shard
@@ -199,3 +202,42 @@ def test_an_append_that_comes_again_does_not_open_the_logs_of_a_topic_that_was_d
     shard.network.append(append)
     shard.deliver(0)
     assert member.replica.node.logs == logs
+
+
+def sync_what_is_waited_for(shard: Shard, member: Member) -> None:
+    """As a keeper does it: small batches stay unsynced in their logs."""
+
+    def work(replica):
+        for log in replica.dirty():
+            log.sync()
+        replica.synced(member.now)
+
+    shard.guard(member, work)
+
+
+def test_a_member_that_asks_for_a_state_costs_no_lead_where_many_logs_are_to_be_synced(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Shard, "sync", sync_what_is_waited_for)
+    shard = Shard(7, checkpoint_every=10_000)
+    leader = shard.until(lambda: shard.leader)
+    request = shard.send(leader, lambda number: m.CreateTopic(number, "large", 200, {}))
+    topic = shard.until(lambda: shard.answer(leader, request), rounds=600).topics[0].topic
+    assert leader.replica is not None
+    for number in range(200):
+        shard.send(leader, lambda request, at=number: m.Produce(request, topic, at), bytes(encode([b"x"])))
+    shard.rounds(3)
+    logs = leader.replica.logs()
+    assert sum(log.durable < log.written for log in logs) >= 200
+    member = next(each for each in shard.members.values() if each is not leader)
+    ask = Message(Kind.SHIP, leader.number, member.number, context=cm.encode(cm.AskManifest(0)))
+    shard.sent(ask, [])
+    term, timed = leader.replica.core.term, Timed(shard, sync_s=0.01)
+    until_s = shard.now_s + 20
+    while leader.replica.exchange.shipping.entry() is None:
+        timed.step()
+        assert shard.now_s < until_s
+        assert leader.leads, "two seconds of syncs in one turn"
+    for _ in range(800):
+        timed.step()
+    assert leader.leads
+    assert leader.replica.core.term == term
+    assert not any(log.durable < log.written for log in logs)

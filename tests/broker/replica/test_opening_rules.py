@@ -136,6 +136,8 @@ def test_an_order_below_what_was_acknowledged_is_damage():
     files = copy_of(world.files)
     for path in segments_of(PATHS[1], files):
         files[path] = before[path]
+    for path in segments_of(f"{DATA}/order", files):
+        files[path] = files[path][: acked.POSITION] + bytes(64) + files[path][acked.POSITION + 64 :]
     with pytest.raises(ReplicaDamaged, match="was acknowledged here"):
         opens(files, world)
 

@@ -108,6 +108,32 @@ def test_files_that_wait_bring_about_no_checkpoint_in_every_turn(monkeypatch):
     assert member.replica._checkpoints.entry == entry, "nothing waits any more"
 
 
+def test_files_that_are_noted_again_wait_again(monkeypatch):
+    monkeypatch.setattr(order_checkpoints, "WAIT_TICKS", 60)
+    shard, topic = begun(39, every=10_000, count=20)
+    member = a_follower(shard)
+    assert member.replica is not None
+    found, first = set[int](), shard.now_s
+    for _ in range(40):
+        produce(shard, topic, 2, LARGE)
+        found.add(member.replica._checkpoints.entry)
+    assert 2 <= len(found) <= 2 + (shard.now_s - first) / 6.0
+
+
+def test_no_checkpoint_is_written_for_files_that_stay(monkeypatch):
+    monkeypatch.setattr(order_checkpoints, "WAITING_BYTES", 65536)
+    shard, topic = begun(40, every=10_000, count=8)
+    member = a_follower(shard)
+    assert member.replica is not None
+    member.replica.hold(True)
+    shard.rounds(20)
+    entry = member.replica._checkpoints.entry
+    member.replica._checkpoints._store.departing.delete(bytes(16), [], 0)
+    member.replica._checkpoints._store.departing.bytes += 65536
+    produce(shard, topic, 4)
+    assert member.replica._checkpoints.entry == entry
+
+
 @pytest.mark.parametrize("copied", [True, False])
 def test_no_file_goes_while_a_member_copies_a_state(copied):
     shard, topic = begun(35, every=10_000)

@@ -86,9 +86,11 @@ def test_passes_pause():
 
 
 def test_files_that_are_kept_are_looked_at_again():
-    following = Following()
+    following, hurried = Following(), list[object]()
+    following.store.hurry = hurried.append
     following.store.is_full = True
     following.look(4)
+    assert hurried == [], "it is durable"
     assert following.segments == following.first
     assert len(following.store.snapshots) == 1, "another one would not help"
     following.store.is_full = False
@@ -132,6 +134,19 @@ def test_what_is_not_durable_is_looked_at_again(monkeypatch: pytest.MonkeyPatch)
     assert following.registry.trimmed == {following.partition: None}
     assert following.segments == following.first
     assert hurried == [log, log]
+
+
+def test_a_snapshot_that_waits_for_its_log_hurries_the_sync(monkeypatch: pytest.MonkeyPatch):
+    following = Following()
+    log, hurried = following.history.log, list[object]()
+    monkeypatch.setattr(following.store, "hurry", hurried.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "durable", 0)
+        following.node._upkeep.snapshot(following.history)
+    assert hurried == [log]
+    assert following.store.snapshots == []
+    following.look()
+    assert len(following.store.snapshots) == 1, "a pass saves what waited"
 
 
 def test_a_poisoned_log_keeps_its_files(monkeypatch: pytest.MonkeyPatch):

@@ -165,6 +165,32 @@ def test_what_waits_in_a_topic_that_is_deleted_is_answered():
     assert failure(rig.answers(produce)[0]) == "unknown_topic"
 
 
+def test_nothing_is_appended_to_a_topic_behind_its_deletion_unless_that_is_not_committed(monkeypatch):
+    rig = Rig()
+    topic = rig.topic()
+    catalogue, log = rig.node.logs
+    append = catalogue.append
+
+    def refuse(batches, now_us):
+        raise StorageFull("no room")
+
+    def asked() -> tuple[Any, Any]:
+        delete, produce = rig.next_request(), rig.next_request()
+        rig.send(m.DeleteTopic(delete, topic))
+        rig.send(m.Produce(produce, topic, 0), bytes(encode([b"x"])))
+        rig.turn()
+        return rig.answers(delete)[0], rig.answers(produce)[0]
+
+    monkeypatch.setattr(catalogue, "append", refuse)
+    deleted, produced = asked()
+    assert (failure(deleted), produced.offset) == ("storage_full", 0)
+    written = log.written
+    monkeypatch.setattr(catalogue, "append", append)
+    deleted, produced = asked()
+    assert (deleted.request, failure(produced), log.written) == (deleted.request, "unknown_topic", written)
+    assert not rig.node._office.overlays._halted
+
+
 def test_a_topic_that_is_deleted_while_it_is_described_is_unknown_or_left_out_of_all():
     rig = Rig()
     topic, _ = rig.topic("a", partitions=60), rig.topic("b")
