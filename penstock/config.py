@@ -133,6 +133,9 @@ class Config(Struct, frozen=True, kw_only=True):
     max_producers: Annotated[int, _about("Producers remembered per partition.")] = 1000
     max_schedules: Annotated[int, _about("Schedules per partition.")] = 1000
     max_barriers: Annotated[int, _about("Callbacks per partition that wait for their tasks.")] = 100_000
+    max_barrier_bytes: Annotated[
+        int, _about("All of a partition together, with results; new ones are refused from half of it on.", "bytes")
+    ] = 256 << 20
     max_stages: Annotated[int, _about("Stages of transactions per partition.")] = 10_000
     max_transactions: Annotated[int, _about("Names of transactions remembered, in each of four partitions.")] = 100_000
     max_dedup_keys: Annotated[int, _about("Dedup keys remembered per partition, some 200 bytes each.")] = 1_000_000

@@ -100,6 +100,7 @@ COUNTED = [
     _Counted("schedules.fired", "schedules_fired_total", "counter", "Records that schedules appended."),
     _Counted("schedules.coalesced", "schedules_coalesced_total", "counter", "Times at which they added none."),
     _Counted("outbox.waiting", "outbox_waiting", "gauge", "Copies on their way to other partitions."),
+    _Counted("barriers.most_bytes", "barriers_most_bytes", "gauge", "Of the partition whose barriers have the most."),
     _Counted("barriers.fired", "barriers_fired_total", "counter", "Callbacks appended since their tasks ended."),
     _Counted("barriers.expired", "barriers_expired_total", "counter", "Barriers whose time was over before."),
     _Counted("barriers.untold", "barriers_untold", "gauge", "Ends of tasks that their barriers have yet to hear."),

@@ -314,6 +314,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     max_producers: int = 1000  # remembered per partition; the longest silent unnamed one goes first
     max_schedules: int = 1000  # per partition
     max_barriers: int = 100_000  # per partition
+    max_barrier_bytes: int = 256 << 20  # per partition, with the results that they know; new ones use the first half
     max_stages: int = 10_000  # per partition, neither committed nor dropped yet
     max_transactions: int = 100_000  # names remembered in each of the 4 partitions that have decisions
     max_dedup_keys: int = 1_000_000  # remembered per partition within the window of its topic

@@ -28,7 +28,7 @@ class Ended(Struct, Generic[R], frozen=True):
     """How one task of a group ended, as a callback with `on="ended"` gets it.
 
     `state` is completed, dead-lettered, cancelled, discarded, deleted (it left its queue otherwise), or too_large: it
-    completed with a result for which the callback's record had no room. `result` is that of a completed one, else None.
+    completed with a result for which there was no room. `result` is that of a completed one, else None.
     `reason` is why it was dead-lettered.
     """
 
@@ -73,7 +73,8 @@ def _result(encoding: Encoding, number: int, word: tuple[str, bytes, str]) -> An
     if state != "completed":
         raise ValueError(
             f"task {number} completed with a result for which there was no room: those of a group together have "
-            "max_record_bytes of the callback's topic, and 4 MiB at most; have tasks store what is larger elsewhere"
+            "max_record_bytes of the callback's topic, and 4 MiB at most, and those of all groups max_barrier_bytes; "
+            "have tasks store what is larger elsewhere"
         )
     return _decoded(encoding, result)
 

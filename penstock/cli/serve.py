@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _ENGINE = (
     "max_frame_bytes", "max_record_bytes", "max_topics", "max_partitions", "max_producers", "max_dedup_keys",
-    "max_schedules", "max_barriers", "max_stages", "max_transactions", "max_sessions", "producer_expiry_s",
-    "stage_expiry_s", "transaction_expiry_s", "group_expiry_s", "handover_s",
+    "max_schedules", "max_barriers", "max_barrier_bytes", "max_stages", "max_transactions", "max_sessions",
+    "producer_expiry_s", "stage_expiry_s", "transaction_expiry_s", "group_expiry_s", "handover_s",
 )  # fmt: skip
 
 CLUSTER_FRAME_BYTES = 4 << 20

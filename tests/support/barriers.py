@@ -80,9 +80,19 @@ class Scene:
 
     def replays(self) -> None:
         """The logs, with and without snapshots, give the states that the node has."""
+        self.counts()
         for partition in self.rig.node._registry.partitions.values():
-            live = partition.committed.encode()
-            assert replay(partition.log, PartitionState, self.rig.store).committed.encode() == live
+            live, again = partition.committed, replay(partition.log, PartitionState, self.rig.store).committed
+            assert again.encode() == live.encode()
+            assert again.barriers.bytes == live.barriers.bytes
+
+    def counts(self) -> None:
+        """The bytes of barriers are the sum of what each has, in what is committed and in what is ahead."""
+        for partition in self.rig.node._registry.partitions.values():
+            for state in (partition.committed, partition.proposed):
+                table = state.barriers
+                assert table.bytes == sum(each.size for each in table.by_id.values())
+                assert table.bytes <= self.rig.config.max_barrier_bytes
 
     def state(self, topic: bytes, partition: int = 0) -> PartitionState:
         return self.rig.node._registry.topics.get(topic).partition(partition).committed

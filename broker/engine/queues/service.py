@@ -85,7 +85,7 @@ class Queues:
         self.carrier = Carrier(registry, self.picker)
         self.mover = Mover(registry, self.picker, self.alarms, time)
         self.barriers = Barriers(registry, port, config, time, self.alarms, guard)
-        self.teller = Teller(registry, self.alarms, time)
+        self.teller = Teller(registry, self.barriers, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, self.lines, config.group_expiry_s)
         dead = DeadLetterRequests(topics, port, time, watching)
         self.tasks = TaskRequests(

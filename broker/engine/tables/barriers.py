@@ -10,6 +10,7 @@ told again changes nothing, and neither does one to a barrier that is over. Pure
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct, structs
@@ -23,6 +24,9 @@ DELETED: Final = "deleted"
 
 TOO_LARGE: Final = "too_large"
 """The state of a member that completed with a result for which the record of the callback has no room."""
+
+MEMBER_BYTES: Final = 64
+"""Of a member beside the result and the reason of its word, known or not."""
 
 COUNTING = frozenset({COMPLETED, TOO_LARGE})
 """States that count where a barrier waits for completion."""
@@ -64,21 +68,32 @@ class BarrierBody(Struct, array_like=True):
 
     @property
     def size(self) -> int:
-        """The bytes of its words."""
-        return sum(word.size for word in self.words.values())
+        """The bytes that it counts for."""
+        return silent_size(self.members, self.headers) + sum(word.size for word in self.words.values())
 
-    def hear(self, member: int, word: Word) -> None:
-        """A member has ended."""
+    def hear(self, member: int, word: Word) -> int:
+        """A member has ended. Returns by how much that changes the size."""
         known = self.words.get(member)
-        if member < self.members and (known is None or (known.state == DEAD and not self.ended)):
-            self.words[member] = word
+        if member >= self.members or (known is not None and (known.state != DEAD or self.ended)):
+            return 0
+        self.words[member] = word
+        return word.size - (0 if known is None else known.size)
+
+
+def silent_size(members: int, headers: Mapping[str, bytes]) -> int:
+    """The size of a barrier that has heard nothing."""
+    return members * MEMBER_BYTES + sum(len(name.encode()) + len(value) for name, value in headers.items())
 
 
 class BarrierTable:
-    """The barriers of one partition, by id."""
+    """The barriers of one partition, by id.
+
+    *Invariant*: `bytes` is the sum of their sizes.
+    """
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, BarrierBody] = {}
+        self.bytes = 0
         self.ready: dict[bytes, None] = {}  # in the order in which they became so
         self.due_us = FOREVER_US  # none is to be forgotten before
 
@@ -100,7 +115,8 @@ class BarrierTable:
             effect.barrier, effect.members, effect.ended, effect.headers, effect.priority, effect.until_us,
             effect.owner, {},
         )  # fmt: skip
-        self.by_id.setdefault(effect.barrier, barrier)
+        if self.by_id.setdefault(effect.barrier, barrier) is barrier:
+            self.bytes += barrier.size
         self.due_us = min(self.due_us, effect.until_us)
 
     def _told(self, effect: fx.BarrierTold) -> None:
@@ -108,12 +124,14 @@ class BarrierTable:
         if barrier is None:
             return
         for member, state, result, reason in effect.words:
-            barrier.hear(member, Word(state, result, reason))
+            self.bytes += barrier.hear(member, Word(state, result, reason))
         if barrier.is_ready:
             self.ready[effect.barrier] = None
 
     def _over(self, barrier: bytes) -> None:
-        self.by_id.pop(barrier, None)
+        gone = self.by_id.pop(barrier, None)
+        if gone is not None:
+            self.bytes -= gone.size
         self.ready.pop(barrier, None)
 
     def expired(self, time_us: int) -> list[bytes]:
@@ -125,7 +143,10 @@ class BarrierTable:
 
     def copy(self) -> BarrierTable:
         """A copy. Words are immutable, and shared."""
-        return BarrierTable.load([structs.replace(each, words=each.words.copy()) for each in self.by_id.values()])
+        table = BarrierTable()
+        table.by_id = {id_: structs.replace(each, words=each.words.copy()) for id_, each in self.by_id.items()}
+        table.ready, table.bytes, table.due_us = self.ready.copy(), self.bytes, self.due_us
+        return table
 
     def dump(self) -> list[BarrierBody]:
         """Dump for a snapshot, by id."""
@@ -136,6 +157,7 @@ class BarrierTable:
         """Restore from a snapshot."""
         table = cls()
         table.by_id = {each.barrier: each for each in barriers}
+        table.bytes = sum(each.size for each in barriers)
         table.ready = {each.barrier: None for each in barriers if each.is_ready}
         table.due_us = min((each.until_us for each in barriers), default=FOREVER_US)
         return table

@@ -5,7 +5,8 @@ one batch, the record with BarrierFired beside it, so a crash leaves both or nei
 msgpack array of [state, result, reason], one for each member in their order; nothing in it is parsed here.
 
 Contract: a barrier that is ready is fired when that is committed, or when a node opens. A partition that cannot take
-the record now is tried again after a pause. Setting a barrier again changes nothing. Times are log time.
+the record now is tried again after a pause. Setting a barrier again changes nothing. The barriers of a partition have
+`max_barrier_bytes`: a new one may use the first half, results the whole. Times are log time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .....transport.barrier_messages import MEMBERS_MAX, SetBarrier
 from .....transport.messages import Done
 from ....errors import InvalidRequest, LimitReached
 from ...tables import effects as fx
-from ...tables.barriers import TOO_LARGE, BarrierBody, Word
+from ...tables.barriers import MEMBER_BYTES, TOO_LARGE, BarrierBody, Word, silent_size
 from ...tables.entry import Entry
 from ...tables.producers import Place
 from ...tables.queues.placing import intake_of
@@ -41,11 +42,8 @@ if TYPE_CHECKING:
     from ...tables.ties import MemberEnd
     from ...turns.alarms import Alarms
 
-WORDS_BYTES_MAX = 4 << 20
-"""Limit of the words of one barrier, which are in the state of the partition; a lower `max_record_bytes` counts."""
-
-WORD_BYTES = 64
-"""Room for what a word has besides result and reason."""
+BARRIER_BYTES_MAX = 4 << 20
+"""Limit of one barrier, whose words are in the state of the partition; a lower `max_record_bytes` counts."""
 
 LIFETIME_MOST_MS = 11 * 366 * 86_400_000
 """The longest life of a barrier: records are delayed by ten years at most."""
@@ -65,7 +63,7 @@ class Barriers:
     ) -> None:
         """`alarms` are of log time."""
         self.handlers: Handlers = {SetBarrier: self.set}
-        self.fired = self.expired = 0
+        self._fired = self._expired = 0
         self._registry = registry
         self._port = port
         self._config = config
@@ -83,17 +81,12 @@ class Barriers:
         partition = self._registry.topics.partition(message.topic, message.partition)
         _check(message, partition)
         check_serves(partition)
-        standing = partition.proposed.barriers.by_id
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
-        if message.barrier in standing:
+        if message.barrier in partition.proposed.barriers.by_id:
             partition.barrier(gather)
             gather.ready()
             return
-        if len(standing) >= self._config.max_barriers:
-            raise LimitReached(
-                f"{partition!r} has {self._config.max_barriers} barriers, which is the limit: let some of their tasks "
-                "end, raise max_barriers, or use more partitions"
-            )
+        self._check_room(partition, message)
         time_us = max(self._time.read(now), partition.log.last_time_us)
         principal = self._guard.principal
         effect = fx.BarrierSet(
@@ -102,6 +95,35 @@ class Barriers:
         )  # fmt: skip
         partition.propose(effect, gather.one())
         gather.ready()
+
+    def _check_room(self, partition: Partition, message: SetBarrier) -> None:
+        """Raise LimitReached where the partition has room for no more barriers."""
+        standing, config = partition.proposed.barriers, self._config
+        ways = "let some of their tasks end, {}, or use more partitions"
+        if len(standing.by_id) >= config.max_barriers:
+            raise LimitReached(
+                f"{partition!r} has {config.max_barriers} barriers, which is the limit: "
+                + ways.format("raise max_barriers")
+            )
+        size = standing.bytes + silent_size(message.members, message.headers)
+        if size > config.max_barrier_bytes // 2:
+            raise LimitReached(
+                f"the barriers of {partition!r} would have {size} bytes with the results that they know. A new one is "
+                f"refused above {config.max_barrier_bytes // 2}, which is half of max_barrier_bytes, as further "
+                f"results need room: {ways.format('raise max_barrier_bytes')}"
+            )
+
+    def tell(self, partition: Partition, tellings: Iterable[MemberEnd], waiter: Gather) -> None:
+        """Propose to tell the barriers of a partition; those that are over need no word."""
+        words: dict[bytes, list[MemberEnd]] = {}
+        for telling in tellings:
+            words.setdefault(telling.barrier, []).append(telling)
+        for id_, found in words.items():
+            standing = partition.proposed.barriers
+            barrier = standing.by_id.get(id_)
+            if barrier is not None:
+                room = min(_most(partition) - barrier.size, self._config.max_barrier_bytes - standing.bytes)
+                partition.propose(fx.BarrierTold(id_, list(_fitting(found, max(room, 0)))), waiter.one())
 
     # -- firing -------------------------------------------------------------------------------------
 
@@ -119,7 +141,14 @@ class Barriers:
                 return
 
     def _count(self) -> None:
-        self.fired += 1
+        self._fired += 1
+
+    def stats(self) -> dict[str, int]:
+        """Numbers for people."""
+        return {
+            "barriers.fired": self._fired,
+            "barriers.expired": self._expired,
+        }
 
     def _again(self, partition: Partition) -> None:
         self._look_at(partition, self._time.last_us + RETRY_US)
@@ -132,26 +161,13 @@ class Barriers:
         if partition.committed.barriers.by_id and serves(partition):
             expired = partition.proposed.barriers.expired(time_us)
             if expired:
-                self.expired += len(expired)
+                self._expired += len(expired)
                 partition.propose(fx.BarriersForgotten(expired))
 
 
-def propose_words(partition: Partition, tellings: Iterable[MemberEnd], waiter: Gather) -> None:
-    """Propose to tell the barriers of a partition; those that are over need no word."""
-    words: dict[bytes, list[MemberEnd]] = {}
-    for telling in tellings:
-        words.setdefault(telling.barrier, []).append(telling)
-    for id_, found in words.items():
-        barrier = partition.proposed.barriers.by_id.get(id_)
-        if barrier is not None:
-            room = _room(partition, barrier.members, barrier.headers) - barrier.size
-            partition.propose(fx.BarrierTold(id_, list(_fitting(found, room))), waiter.one())
-
-
-def _room(partition: Partition, members: int, headers: dict[str, bytes]) -> int:
-    """The bytes that the results and reasons of a barrier may have."""
-    size = sum(len(name.encode()) + len(value) for name, value in headers.items())
-    return min(WORDS_BYTES_MAX, partition.settings.max_record_bytes) - members * WORD_BYTES - size
+def _most(partition: Partition) -> int:
+    """The bytes of one barrier."""
+    return min(BARRIER_BYTES_MAX, partition.settings.max_record_bytes)
 
 
 def _fitting(tellings: Iterable[MemberEnd], room: int) -> Iterable[tuple[int, str, bytes, str]]:
@@ -180,9 +196,9 @@ def _check(message: SetBarrier, partition: Partition) -> None:
         raise InvalidRequest(f"priority {message.priority} is out of range: 0 to {PRIORITY_MAX}")
     if message.lifetime_ms > LIFETIME_MOST_MS:
         raise InvalidRequest(f"a lifetime of {message.lifetime_ms} ms is not allowed: {LIFETIME_MOST_MS} at most")
-    if _room(partition, message.members, message.headers) < 0:
+    if silent_size(message.members, message.headers) > _most(partition):
         raise InvalidRequest(
             f"a barrier of {message.members} members does not fit into a record of {partition!r}, which has "
-            f"max_record_bytes={partition.settings.max_record_bytes}: {WORD_BYTES} for each member and the headers are "
-            "needed, so use fewer members or raise it"
+            f"max_record_bytes={partition.settings.max_record_bytes}: {MEMBER_BYTES} for each member and the headers "
+            "are needed, so use fewer members or raise it"
         )

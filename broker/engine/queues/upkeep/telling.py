@@ -23,7 +23,6 @@ from ...tables.ties import MemberEnd
 from ...turns.replies import Gather
 from ..requests.dead_letters import ranges
 from ..topic_queues import check_serves, serves
-from .barriers import propose_words
 from .resting import Rests
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
     from ...logs.topics import Topic
     from ...turns.alarms import Alarms
+    from .barriers import Barriers
 
 PORTION = 200
 PORTION_BYTES = 1 << 20
@@ -55,9 +55,10 @@ class Source:
 class Teller:
     """Tells the barriers of all partitions of a node."""
 
-    def __init__(self, registry: LogRegistry, alarms: Alarms[int], time: LogTime) -> None:
+    def __init__(self, registry: LogRegistry, barriers: Barriers, alarms: Alarms[int], time: LogTime) -> None:
         """Looks at what the logs say as soon as time passes."""
         self._registry = registry
+        self._barriers = barriers
         self._alarms = alarms
         self._time = time
         self._sources: dict[Partition, Source] = {}
@@ -94,7 +95,7 @@ class Teller:
         try:
             target = self._registry.topics.get(topic).partition(number)
             check_serves(target)
-            propose_words(target, tellings, waiter)
+            self._barriers.tell(target, tellings, waiter)
         except UnknownTopic:
             pass  # the barrier is gone with its topic
         except Error as error:
@@ -155,7 +156,8 @@ class Teller:
                 home = self._registry.topics.by_id.get(target)
                 if home is not None:
                     with suppress(Error):
-                        propose_words(home.partition(number), tellings, Gather(lambda: None, lambda error: None))
+                        nothing = Gather(lambda: None, lambda error: None)
+                        self._barriers.tell(home.partition(number), tellings, nothing)
             self._sources.pop(partition, None)
 
     def stats(self) -> dict[str, Any]:

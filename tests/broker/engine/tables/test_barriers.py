@@ -54,6 +54,21 @@ def test_barriers_expire_at_their_time_and_not_before():
         assert each.due_us == 200
 
 
+def test_bytes_are_those_of_members_headers_and_words_and_go_with_their_barrier():
+    made = table(SET, fx.BarrierSet(TWO, 1, True, {}, 0, 5), SET)
+    assert made.bytes == made.by_id[ONE].size + 64 == (2 * 64 + 2) + 64
+    made.apply(fx.BarrierTold(ONE, [(0, "dead", b"", "öfters"), (0, "completed", b"rr", ""), (0, "dead", b"", "x")]))
+    assert made.bytes == 194 + 2
+    made.apply(fx.BarrierTold(TWO, [(0, "dead", b"", "ö"), (0, "completed", b"rr", ""), (1, "completed", b"rr", "")]))
+    for each in (made, made.copy(), BarrierTable.load(made.dump())):
+        assert each.bytes == 196 + 2
+        each.apply(fx.BarrierFired(TWO))
+        each.apply(fx.BarrierFired(TWO))
+        assert each.bytes == 132
+        each.apply(fx.BarriersForgotten([TWO, ONE, ONE]))
+        assert each.bytes == 0
+
+
 def test_a_copy_and_a_snapshot_have_what_is_ready_and_go_on_alone():
     made = table(SET, told(1), told(0))
     copy, loaded = made.copy(), BarrierTable.load(made.dump())

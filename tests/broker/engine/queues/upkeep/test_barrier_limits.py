@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from penstock.storage.batch import Kind, encode
 from penstock.transport import messages as m
@@ -113,6 +114,91 @@ def test_a_partition_has_so_many_barriers():
     scene.work_off()
     assert len(scene.fired()) == 1
     assert isinstance(scene.set(b"c"), m.Done)
+
+
+def bounded(most: int) -> Scene:
+    """Barriers of a partition have so many bytes."""
+    return Scene(Rig(max_barrier_bytes=most))
+
+
+@pytest.mark.parametrize(("header", "fits"), [(b"x" * 35, True), (b"x" * 36, False)])
+def test_a_new_barrier_may_use_half_of_what_those_of_its_partition_have(header: bytes, fits: bool):
+    """Two have a member each; the name of a header counts as well."""
+    scene = bounded(2 * (2 * 64 + 36))
+    assert isinstance(scene.set(b"a"), m.Done)
+    answer = scene.set(b"b", headers={"h": header})
+    assert isinstance(answer, m.Done) if fits else code(answer) == "limit_reached"
+    if not fits:
+        assert "max_barrier_bytes" in answer.message
+        assert "165 bytes" in answer.message
+        assert "164" in answer.message
+        assert [each.barrier for each in scene.listed()] == [named(b"a")]
+    assert isinstance(scene.set(b"a", headers={"h": header}), m.Done)
+
+
+def test_a_barrier_makes_room_for_others_once_it_is_over():
+    scene = bounded(2 * (64 + 10))
+    scene.set(b"a")
+    scene.send([0], b"a")
+    assert code(scene.set(b"b")) == "limit_reached"
+    scene.work_off(b"x" * 20)
+    assert len(scene.fired()) == 1
+    assert isinstance(scene.set(b"b"), m.Done)
+    scene.replays()
+
+
+def test_results_use_the_rest_of_what_the_barriers_of_a_partition_have():
+    scene = bounded(400)
+    scene.set(b"a", 2)
+    scene.set(b"b")
+    scene.send([0, 1], b"a")
+    scene.send([0], b"b")
+    scene.work_off(b"x" * 200)
+    assert scene.rig.node.stats()["barriers.most_bytes"] == 3 * 64 + 200
+    assert code(scene.set(b"c")) == "limit_reached"
+    scene.rig.restart(clean=False)
+    assert scene.rig.node.stats()["barriers.most_bytes"] == 3 * 64 + 200
+    leased = scene.lease(2)
+    assert leased.runs == [(1, 2, 1)]
+    scene.settle(leased, result=b"y" * 9)
+    fired = scene.fired()
+    assert sorted(fired) == [
+        [("completed", b"x" * 200, ""), ("too_large", b"", "")],
+        [("too_large", b"", "")],
+    ]
+    assert scene.rig.node.stats()["barriers.most_bytes"] == 0
+    scene.replays()
+
+
+def test_a_result_fits_that_leaves_nothing_and_none_needs_no_room():
+    scene = bounded(400)
+    scene.set(members=3)
+    scene.send([0, 1, 2])
+    scene.work_off(b"x" * (400 - 3 * 64))
+    scene.work_off(b"")
+    scene.counts()
+    scene.work_off(b"y")
+    assert [word[0] for word in scene.fired()[0]] == ["completed", "completed", "too_large"]
+
+
+def test_barriers_that_are_above_a_limit_that_was_lowered_hear_of_ends_without_results():
+    scene = bounded(1000)
+    scene.set(members=3)
+    scene.send([0, 1, 2])
+    scene.work_off(b"x" * 300)
+    scene.rig.config = msgspec.structs.replace(scene.rig.config, max_barrier_bytes=300)
+    scene.rig.restart()
+    scene.work_off(b"")
+    scene.work_off(b"y")
+    assert [word[0] for word in scene.fired()[0]] == ["completed", "completed", "too_large"]
+
+
+def test_the_partition_with_the_most_is_the_one_that_counts():
+    scene = Scene()
+    scene.set(b"a", 3)
+    scene.then = scene.rig.topic("then-too")
+    scene.set(b"b", 2)
+    assert scene.rig.node.stats()["barriers.most_bytes"] == 3 * 64
 
 
 def test_a_barrier_is_forgotten_when_its_time_is_over():

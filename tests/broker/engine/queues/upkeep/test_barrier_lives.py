@@ -30,6 +30,7 @@ def test_whatever_crashes_each_callback_comes_once_with_all_ends(seed: int, ende
     life = Life(seed, ended)
     for _ in range(150):
         life.step()
+        life.scene.counts()
     life.rest()
     life.look()
 
