@@ -221,6 +221,12 @@ class UnknownSchedule(BrokerError, LookupError):
     code = "unknown_schedule"
 
 
+class UnknownBarrier(BrokerError, LookupError):
+    """The topic has no barrier with this id: its callback came, its time was over, or it was deleted."""
+
+    code = "unknown_barrier"
+
+
 class InsecureListen(BrokerError):
     """An address that other machines can reach without authentication, and without `insecure`."""
 

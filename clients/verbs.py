@@ -112,11 +112,7 @@ class Verbs:
         deadline = self._deadline()
         topic = yield from self.connection.find_topic(name, deadline)
         question = Question(self.connection, lambda request: DeleteTopic(request, topic.topic))
-        try:
-            yield from self.connection.wait_for(question, Done, deadline=deadline, what=f"deleting topic {name}")
-        except UnknownTopic:
-            if question.times_sent < 2:
-                raise
+        yield from self.connection.gone(question, UnknownTopic, deadline=deadline, what=f"deleting topic {name}")
 
     def trim(
         self, name: str, partition: int | None, records: int | None, before: int | Start | None

@@ -103,6 +103,7 @@ COUNTED = [
     _Counted("barriers.most_bytes", "barriers_most_bytes", "gauge", "Of the partition whose barriers have the most."),
     _Counted("barriers.fired", "barriers_fired_total", "counter", "Callbacks appended since their tasks ended."),
     _Counted("barriers.expired", "barriers_expired_total", "counter", "Barriers whose time was over before."),
+    _Counted("barriers.deleted", "barriers_deleted_total", "counter", "Barriers that were deleted."),
     _Counted("barriers.untold", "barriers_untold", "gauge", "Ends of tasks that their barriers have yet to hear."),
     _Counted("barriers.stuck", "barriers_stuck", "gauge", "Partitions of barriers that cannot be told of ends."),
     _Counted("outbox.stuck", "outbox_stuck", "gauge", "Copies that cannot go on."),

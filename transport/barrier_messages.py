@@ -48,6 +48,14 @@ class SetBarrier(Message, tag=134, frozen=True):
     lifetime_ms: Count = 30 * 86_400_000  # then it is forgotten
 
 
+class DeleteBarrier(Message, tag=137, frozen=True):
+    """Forget a barrier: it appends nothing. Answered by Done."""
+
+    request: Count
+    topic: TopicId
+    barrier: BarrierId
+
+
 class ListBarriers(Message, tag=135, frozen=True):
     """Barriers of one topic or all. Answered by Barriers."""
 

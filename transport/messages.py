@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from .barrier_messages import Barrier, Barriers, ListBarriers, SetBarrier, Tie
+from .barrier_messages import Barrier, Barriers, DeleteBarrier, ListBarriers, SetBarrier, Tie
 from .checkpoint_messages import Checkpoint, Checkpointed, LogPlace
 from .cluster_messages import AskCluster, ClusterMember, ClusterState, ReplaceNode, TransferBegun, TransferLead
 from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
@@ -436,7 +436,7 @@ Request = (
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup | Trim | ResetQueue
     | DeleteRecords | ListDeleted | AskCursors | FetchMany | Checkpoint | Lend | Moved | GiveBack
     | AskCluster | ReplaceNode | TransferLead | NameRequest
-    | SetBarrier | ListBarriers
+    | SetBarrier | DeleteBarrier | ListBarriers
 )  # fmt: skip
 """Messages from a client."""
 

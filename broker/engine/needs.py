@@ -150,6 +150,7 @@ TABLE: dict[type, Row] = {
     m.ListSchedules: _topic_if_named,
     # barriers
     m.SetBarrier: _write,
+    m.DeleteBarrier: _write,
     m.ListBarriers: _topic_if_named,
     # transactions
     m.CommitTransaction: _all_of(_transaction("write"), _topics_in("write", "stages")),

@@ -39,3 +39,10 @@ class BarrierClient:
         """Callbacks that wait for tasks, of all topics or `topic`: those that were sent first in front, at most `most`
         and 10,000."""
         return [barrier_of(found) for found in self._driver.run(self._barrier_verbs.barriers(topic, most))]
+
+    def delete_barrier(self, topic: str, id: str) -> None:
+        """Delete the callback with this `Barrier.id` that waits in `topic`: it never comes, and its tasks go on.
+
+        Raises UnknownBarrier where it has come already, or its time was over.
+        """
+        self._driver.run(self._barrier_verbs.delete_barrier(topic, id))

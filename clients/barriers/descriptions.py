@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import reprlib
 from datetime import datetime
 
 from msgspec import Struct
@@ -9,10 +11,13 @@ from msgspec import Struct
 from ...transport import messages
 from ..arguments.checking import check_fields
 from ..descriptions import instant
+from ..errors import InvalidArgument
 from ..queues.descriptions import STATES
 
 BARRIER_HEADER = "penstock-barrier"
 """The header of a callback's record: `one`, `all` or `ended`, which says what its function is called with."""
+
+_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 class GroupTask(Struct, frozen=True):
@@ -81,6 +86,13 @@ class Barrier(Struct, frozen=True):
             parts.append(f"{self.waiting} of {self.members} tasks have not ended: {numbers}")
         parts += [f"task {number} is {state}{_because(state, reason)}" for number, state, reason in self.holding]
         return "; ".join(parts)
+
+
+def barrier_id(text: str) -> bytes:
+    """The id of a barrier as the wire has it. Raises InvalidArgument."""
+    if _ID.fullmatch(text):
+        return bytes.fromhex(text)
+    raise InvalidArgument(f"{reprlib.repr(text)} is no id of a barrier: it has 32 hexadecimal digits, as in Barrier.id")
 
 
 def barrier_of(found: messages.Barrier) -> Barrier:

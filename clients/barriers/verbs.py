@@ -1,4 +1,4 @@
-"""The verbs of groups, as steps: setting a barrier and sending its members; listing barriers.
+"""The verbs of groups, as steps: setting a barrier and sending its members; listing and deleting barriers.
 
 Contract: the barrier is committed before a member is sent. An error leaves what was sent: those tasks run, and the
 callback never comes.
@@ -9,16 +9,27 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ...broker.errors import UnknownProducer
+from ...broker.errors import UnknownBarrier, UnknownProducer
 from ...transport.barrier_messages import MEMBERS_MAX
-from ...transport.messages import Barrier, Barriers, Done, ListBarriers, Produce, Produced, SetBarrier, Tie, Topic
+from ...transport.messages import (
+    Barrier,
+    Barriers,
+    DeleteBarrier,
+    Done,
+    ListBarriers,
+    Produce,
+    Produced,
+    SetBarrier,
+    Tie,
+    Topic,
+)
 from ...transport.partitioner import partition_of
 from ..connection.connection import Connection
 from ..connection.question import Question
 from ..connection.steps import Steps
 from ..errors import InvalidArgument
 from ..queues.task_ids import task_id
-from .descriptions import Callback, GroupTask
+from .descriptions import Callback, GroupTask, barrier_id
 from .members import MemberBatch, MemberProducer, Producers, portions
 
 LIFETIME_S = 30 * 86400.0
@@ -43,6 +54,14 @@ class BarrierVerbs:
             lambda request: ListBarriers(request, id_, most), Barriers, deadline=deadline, what="listing barriers"
         )
         return answer.barriers
+
+    def delete_barrier(self, topic: str, id_: str) -> Steps[None]:
+        """Delete a barrier."""
+        barrier, deadline = barrier_id(id_), self.connection.deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        question = Question(self.connection, lambda request: DeleteBarrier(request, found.topic, barrier))
+        what = f"deleting barrier {id_} of topic {topic}"
+        yield from self.connection.gone(question, UnknownBarrier, deadline=deadline, what=what)
 
     def send_group(self, tasks: Sequence[GroupTask], then: Callback) -> Steps[list[str]]:
         """Send tasks, and have a record appended once they have ended. Returns the ids of the tasks."""

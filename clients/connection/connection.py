@@ -28,6 +28,7 @@ from ...transport.messages import (
     Answer,
     Assigned,
     Deliver,
+    Done,
     Evicted,
     Failure,
     Hello,
@@ -457,6 +458,14 @@ class Connection:
             f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
             f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
         )
+
+    def gone(self, question: Question, missing: type[Error], *, deadline: float, what: str) -> Steps[None]:
+        """Wait until something is deleted. What is missing when that is sent again went the first time."""
+        try:
+            yield from self.wait_for(question, Done, deadline=deadline, what=what)
+        except missing:
+            if question.times_sent < 2:
+                raise
 
     def find_topic(self, name: str, deadline: float) -> Steps[Topic]:
         """Fetch a topic's present description. Raises UnknownTopic."""

@@ -11,7 +11,6 @@ from msgspec import structs
 
 from ...broker.errors import UnknownGroup, UnknownSchedule
 from ...storage.encoding import PRIORITY_MAX
-from ...storage.errors import Error
 from ...storage.header_list import as_map
 from ...transport.messages import Done, Topic
 from ...transport.queue_messages import (
@@ -167,14 +166,7 @@ class QueueVerbs:
         found = yield from self.connection.find_topic(topic, deadline)
         question = Question(self.connection, lambda request: DeleteQueue(request, found.topic, group))
         what = f"deleting queue {group} of topic {topic}"
-        yield from self._gone(question, UnknownGroup, deadline, what)
-
-    def _gone(self, question: Question, missing: type[Error], deadline: float, what: str) -> Steps[None]:
-        try:
-            yield from self.connection.wait_for(question, Done, deadline=deadline, what=what)
-        except missing:
-            if question.times_sent < 2:
-                raise
+        yield from self.connection.gone(question, UnknownGroup, deadline=deadline, what=what)
 
     # -- tasks ------------------------------------------------------------------------------------------
 
@@ -450,7 +442,7 @@ class QueueVerbs:
         found = yield from self.connection.find_topic(topic, deadline)
         question = Question(self.connection, lambda request: DeleteSchedule(request, found.topic, name))
         what = f"deleting schedule {name} of topic {topic}"
-        yield from self._gone(question, UnknownSchedule, deadline, what)
+        yield from self.connection.gone(question, UnknownSchedule, deadline=deadline, what=what)
 
 
 class _DeadQuestion(BatchesQuestion):

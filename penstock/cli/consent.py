@@ -15,7 +15,14 @@ import click
 from .options import F
 from .output import Output
 
-_YES = click.option("--yes", is_flag=True, help="Do not ask. Needed with --json, and without a terminal.")
+YES = click.option("--yes", is_flag=True, help="Do not ask. Needed with --json, and without a terminal.")
+
+
+def has_to_ask(yes: bool, output: Output) -> bool:
+    """Whether a person has to be asked. Raises click.UsageError where none can be."""
+    if not yes and (output.as_json or not sys.stdin.isatty()):
+        raise click.UsageError("this cannot be undone, and there is no terminal to ask at: give --yes")
+    return not yes
 
 
 def asks_first(function: F) -> F:
@@ -25,11 +32,9 @@ def asks_first(function: F) -> F:
     @functools.wraps(function)
     def command(*args: Any, yes: bool, **given: Any) -> Any:
         output: Output = given["output"] if "output" in given else given["session"].output
-        if not yes and (output.as_json or not sys.stdin.isatty()):
-            raise click.UsageError("this cannot be undone, and there is no terminal to ask at: give --yes")
-        return function(*args, asks=not yes, **given)
+        return function(*args, asks=has_to_ask(yes, output), **given)
 
-    return _YES(command)  # type: ignore[return-value]
+    return YES(command)  # type: ignore[return-value]
 
 
 def ask(question: str) -> None:

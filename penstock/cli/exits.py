@@ -36,6 +36,7 @@ ERRORS = {
         "unknown_partition",
         "unknown_task",
         "unknown_schedule",
+        "unknown_barrier",
         "unknown_counter",
         "out_of_bounds",
         "no_log",

@@ -13,7 +13,7 @@ import click
 from ..broker.errors import UnknownTask
 from ..storage import units
 from ..storage.errors import OutOfBounds
-from .consent import ask, asks_first
+from .consent import YES, ask, asks_first, has_to_ask
 from .formats import json_bytes, json_fields, shown
 from .names import TOPIC, WORKER, queue_group_option, topic_argument
 from .options import DURATION, HEADER, TYPED, Invocation, with_session
@@ -312,14 +312,20 @@ def why(id_: str, group: str, session: Invocation) -> None:
 @command.command(short_help="List callbacks that wait for their tasks.")
 @click.argument("topic", type=TOPIC, required=False)
 @click.option("--count", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most N.")
+@click.option("--delete", "ids", metavar="BARRIER", multiple=True, help="Delete this one of TOPIC; repeatable.")
+@YES
 @with_session
-def barriers(topic: str | None, count: int, session: Invocation) -> None:
+def barriers(topic: str | None, count: int, ids: tuple[str, ...], yes: bool, session: Invocation) -> None:
     """List callbacks that wait for tasks to end, of TOPIC or of all: which, and for what each waits.
 
-    They are those of `then=` and of groups, listed by the queue of the callback.
+    They are those of `then=` and of groups, listed by the queue of the callback. One that is deleted never comes; the
+    tasks that it waits for go on.
     """
     import msgspec
 
+    if ids:
+        _delete_barriers(topic, ids, yes, session)
+        return
     with session.connect() as client:
         found = client.barriers(topic, most=count)
     if session.output.as_json:
@@ -341,6 +347,18 @@ def barriers(topic: str | None, count: int, session: Invocation) -> None:
     ]
     names = ["barrier", "topic", "function", ">tasks", "why", "forgotten at"]
     session.output.table(names, rows, empty="no callback waits for tasks")
+
+
+def _delete_barriers(topic: str | None, ids: tuple[str, ...], yes: bool, session: Invocation) -> None:
+    if topic is None:
+        raise click.UsageError("--delete needs the TOPIC of the callback, which the list shows")
+    asks = has_to_ask(yes, session.output)
+    with session.connect() as client:
+        if asks:
+            ask(f"delete {units.count_text(len(ids), 'callback')} of topic {topic} before it comes?")
+        for id_ in ids:
+            client.delete_barrier(topic, id_)
+            session.output.say("deleted", f"barrier {id_} of topic {topic} deleted", topic=topic, barrier=id_)
 
 
 @command.command(short_help="Cancel a task.")

@@ -239,6 +239,28 @@ def test_callbacks_that_wait_are_listed_with_what_they_wait_for(on: Cli, broker:
     assert f"barrier {found['id']} waits for it" in on("task", "why", first).text
 
 
+def test_callbacks_that_wait_are_deleted(on: Cli, broker: Any, queue: str) -> None:
+    with penstock.connect(broker.unix) as client:
+        for _ in range(3):
+            client.send_group([penstock.GroupTask(queue, "tasks", b"v")], then=penstock.Callback(queue))
+        one, two, three = [each.id for each in client.barriers(queue)]
+    words = ["task", "barriers", queue, "--delete", one, "--delete", two]
+    refused = on(*words)
+    assert (refused.code, "--yes" in refused.err) == (exits.USAGE, True)
+    assert on(*words, typed=b"n\n").code == exits.INTERRUPTED
+    assert len(on("task", "barriers", queue, "--json").lines) == 3
+    said = on(*words, typed=b"y\n")
+    assert "delete 2 callbacks of topic" in said.err
+    assert said.text == f"barrier {one} of topic {queue} deleted\nbarrier {two} of topic {queue} deleted\n"
+    assert [each["id"] for each in on("task", "barriers", queue, "--json").lines] == [three]
+    again = on(*words, "--yes")
+    assert (again.code, one in again.err) == (exits.NOT_FOUND, True)
+    needs = on("task", "barriers", "--delete", three, "--yes")
+    assert (needs.code, "TOPIC" in needs.err) == (exits.USAGE, True)
+    (line,) = on("task", "barriers", queue, "--delete", three, "--yes", "--json").lines
+    assert (line["event"], line["topic"], line["barrier"]) == ("deleted", queue, three)
+
+
 def test_a_cancelled_task_is_not_leased(on: Cli, queue: str) -> None:
     (id_,) = enqueued(on, queue, "never")
     assert on("task", "cancel", id_, "--json").lines[0]["state"] == "cancelled"

@@ -32,13 +32,21 @@ class Scene:
         self.rig.ask(m.SetQueue, self.work, GROUP, {**settings, **queue})
         self.producers = 100
 
-    def set(self, barrier: bytes = b"b", members: int = 1, *, ended: bool = False, **how: Any) -> Any:
-        """Set a barrier; returns the answer."""
+    def set(self, barrier: bytes = b"b", members: int = 1, *, ended: bool = False, number: int = 0, **how: Any) -> Any:
+        """Set a barrier, in partition `number`; returns the answer."""
         request = self.rig.next_request()
-        self.rig.send(m.SetBarrier(request, self.then, 0, named(barrier), members, ended, **how))
+        self.rig.send(m.SetBarrier(request, self.then, number, named(barrier), members, ended, **how))
         self.rig.turn()
         (answer,) = self.rig.answers(request)
         return answer
+
+    def delete(self, barrier: bytes = b"b", topic: bytes | None = None) -> Any:
+        """Delete a barrier; returns the answer."""
+        return self.rig.ask(m.DeleteBarrier, topic or self.then, named(barrier))
+
+    def ask(self, offset: int) -> Any:
+        """What is known of a task of `work`."""
+        return self.rig.ask(m.AskTask, self.work, GROUP, 0, offset)
 
     def send(self, members: list[int], barrier: bytes = b"b", *, partition: int = 0, **how: Any) -> Any:
         """Send members; returns the answer."""

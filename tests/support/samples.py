@@ -32,6 +32,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.Produce(9, TOPIC, 3, m.Tie("jobs", TOPIC, 0, bytes(16), [0, 1, 2])), BATCH),
     (m.SetBarrier(45, TOPIC, 0, bytes(16), 3, True, {"h": b"v"}, 5, 60_000), b""),
     (m.ListBarriers(46, TOPIC, 10), b""),
+    (m.DeleteBarrier(48, TOPIC, bytes(16)), b""),
     (m.Fetch(10, TOPIC, 3, 1000, -1, 1 << 20, 500), b""),
     (m.FetchMany(10, [m.FetchFrom(TOPIC, 3, 1000, 1 << 20), m.FetchFrom(TOPIC, 4, -1, 1, 7)], 1 << 20, 1, 500), b""),
     (m.Join(11, TOPIC, "report", "member-1", "push", m.LATEST, [(0, 10), (1, 20)], 10_000, 1 << 20, 50_000), b""),

@@ -30,8 +30,8 @@ def tied(partition: Partition, batch: Batch, tie: Tie, topics: Topics, guard: Gu
     barrier = home.proposed.barriers.by_id.get(tie.barrier)
     if barrier is None:
         raise InvalidRequest(
-            f"{home!r} has no barrier {tie.barrier.hex()}: it has fired, its time is over, or it was not set before "
-            "its members were sent"
+            f"{home!r} has no barrier {tie.barrier.hex()}: it has fired, its time is over, it was deleted, or it was "
+            "not set before its members were sent"
         )
     guard.check_owner(guard.principal, barrier.owner, f"barrier {tie.barrier.hex()}", f"topic:{home.topic}")
     if len(tie.members) != batch.record_count:

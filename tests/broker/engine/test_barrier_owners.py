@@ -30,6 +30,24 @@ def test_a_barrier_needs_write_on_the_topic_of_its_callback():
     assert isinstance(scene.set(), m.Done)
 
 
+def test_a_barrier_is_deleted_by_its_user_or_one_that_may_manage_its_topic():
+    scene = Scene()
+    rig, ann, bob = scene.rig, user("ann", "write *"), user("bob", "write,read *")
+    rig.principal = ann
+    scene.set(b"a")
+    scene.set(b"b")
+    rig.principal = user("eve", "read *")
+    assert code(scene.delete(b"a")) == "forbidden"
+    rig.principal = bob
+    assert code(scene.delete(b"a")) == "forbidden"
+    assert len(scene.listed()) == 2
+    rig.principal = ann
+    assert isinstance(scene.delete(b"a"), m.Done)
+    rig.principal = user("bob", "write,read *", "manage topic:then")
+    assert isinstance(scene.delete(b"b"), m.Done)
+    assert scene.listed() == []
+
+
 def test_a_list_has_what_its_reader_may_see():
     scene = Scene()
     scene.set()

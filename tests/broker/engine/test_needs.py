@@ -76,6 +76,7 @@ NEEDS: dict[type, list[Need]] = {
     m.DeleteSchedule: [("manage", "schedule:flights/nightly")],
     m.ListSchedules: [("see", TOPIC)],
     m.SetBarrier: [WRITE],
+    m.DeleteBarrier: [WRITE],
     m.ListBarriers: [("see", TOPIC)],
     m.CommitTransaction: [("write", "transaction:etl"), WRITE],
     m.DropStages: [WRITE],

@@ -10,6 +10,7 @@ are chosen.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import chain, count, repeat
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from .....storage.batch import Kind
 from .....storage.errors import Error, OutOfBounds
 from .....storage.finals import Final, Outcome
 from .....transport.queue_messages import AskTask, CancelTask, TaskState
-from ....errors import TaskForgotten, UnknownTask
+from ....errors import TaskForgotten, Unavailable, UnknownTask
 from ...ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
 from ...tables import effects as fx
 from ...tables.entry import entry_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
     from ...logs.topics import Topics
     from ...tables.queues.queue import Queue
+    from ...tables.ties import TieBody
     from ...turns.alarms import Alarms
     from ...turns.portions import Portions
     from ..choosing.key_scheduler import KeySchedulers
@@ -275,7 +277,7 @@ class TaskRequests:
         )
         sentence = why(queue, offset, now_us, facts)
         tie = partition.committed.ties.open.get(offset)
-        if tie is not None and tie.group == queue.group:
+        if tie is not None and tie.group == queue.group and self._stands(tie):
             sentence = f"{sentence}; barrier {tie.barrier.hex()} waits for it, as for task {tie.member}"
         if offset != message.offset:
             sentence = f"record {offset} stands for it: {sentence}"
@@ -286,6 +288,15 @@ class TaskRequests:
                 found.progress, found.cancelling, list(found.history), found.given_us,
             ),
         )  # fmt: skip
+
+    def _stands(self, tie: TieBody) -> bool:
+        """Whether the barrier of a member is there. One in a partition that cannot be opened counts."""
+        home = self._topics.by_id.get(tie.topic)
+        if home is None:
+            return False
+        with suppress(Unavailable):
+            return tie.barrier in home.partition(tie.partition).committed.barriers.by_id
+        return True
 
 
 def _final(partition: Partition, group: str, offset: int, found: RecordStatus) -> Final | None:

@@ -19,9 +19,9 @@ import msgspec
 from .....storage.batch import encode, parse
 from .....storage.encoding import PRIORITY_MAX
 from .....storage.errors import Error
-from .....transport.barrier_messages import MEMBERS_MAX, SetBarrier
+from .....transport.barrier_messages import MEMBERS_MAX, DeleteBarrier, SetBarrier
 from .....transport.messages import Done
-from ....errors import InvalidRequest, LimitReached
+from ....errors import InvalidRequest, LimitReached, Unavailable, UnknownBarrier
 from ...tables import effects as fx
 from ...tables.barriers import MEMBER_BYTES, TOO_LARGE, BarrierBody, Word, silent_size
 from ...tables.entry import Entry
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...logs.clock import LogTime
     from ...logs.log_registry import LogRegistry
     from ...logs.partition import Partition
+    from ...logs.topics import Topic
     from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port
     from ...tables.ties import MemberEnd
     from ...turns.alarms import Alarms
@@ -56,14 +57,14 @@ RETRY_US = 1_000_000
 
 
 class Barriers:
-    """Handler of SetBarrier, and what fires barriers."""
+    """Handlers of SetBarrier and DeleteBarrier, and what fires barriers."""
 
     def __init__(
         self, registry: LogRegistry, port: Port, config: NodeConfig, time: LogTime, alarms: Alarms[int], guard: Guard
     ) -> None:
         """`alarms` are of log time."""
-        self.handlers: Handlers = {SetBarrier: self.set}
-        self._fired = self._expired = 0
+        self.handlers: Handlers = {SetBarrier: self.set, DeleteBarrier: self.delete}
+        self._fired = self._expired = self._deleted = 0
         self._registry = registry
         self._port = port
         self._config = config
@@ -96,10 +97,23 @@ class Barriers:
         partition.propose(effect, gather.one())
         gather.ready()
 
+    def delete(self, peer: Peer, message: DeleteBarrier, payload: Payload, now: Now) -> None:
+        """Forget a barrier. Raises UnknownBarrier, Forbidden, Unavailable, Poisoned."""
+        topic = self._registry.topics.get(message.topic)
+        partition = _home(topic, message.barrier)
+        check_serves(partition)
+        owner = partition.proposed.barriers.by_id[message.barrier].owner
+        guard, what = self._guard, f"barrier {message.barrier.hex()}"
+        guard.check_owner(guard.principal, owner, what, f"topic:{topic.name}")
+        gather = Gather.reply(self._port, peer, message.request, Done(message.request))
+        partition.propose(fx.BarriersForgotten([message.barrier]), gather.one())
+        gather.ready()
+        self._deleted += 1
+
     def _check_room(self, partition: Partition, message: SetBarrier) -> None:
         """Raise LimitReached where the partition has room for no more barriers."""
         standing, config = partition.proposed.barriers, self._config
-        ways = "let some of their tasks end, {}, or use more partitions"
+        ways = "let some of their tasks end, delete those that wait in vain, {}, or use more partitions"
         if len(standing.by_id) >= config.max_barriers:
             raise LimitReached(
                 f"{partition!r} has {config.max_barriers} barriers, which is the limit: "
@@ -148,6 +162,7 @@ class Barriers:
         return {
             "barriers.fired": self._fired,
             "barriers.expired": self._expired,
+            "barriers.deleted": self._deleted,
         }
 
     def _again(self, partition: Partition) -> None:
@@ -163,6 +178,22 @@ class Barriers:
             if expired:
                 self._expired += len(expired)
                 partition.propose(fx.BarriersForgotten(expired))
+
+
+def _home(topic: Topic, barrier: bytes) -> Partition:
+    """The partition of a barrier. Raises UnknownBarrier, Unavailable."""
+    for partition in topic.readable:
+        if barrier in partition.latest.barriers.by_id:
+            return partition
+    if topic.closed:
+        raise Unavailable(
+            f"some partitions of topic {topic.name} cannot be opened, and barrier {barrier.hex()} may be in one of "
+            "them: repair them first"
+        )
+    raise UnknownBarrier(
+        f"topic {topic.name} has no barrier {barrier.hex()}: its callback has come, its time is over, or it was "
+        "deleted; list barriers to see which it has"
+    )
 
 
 def _most(partition: Partition) -> int:

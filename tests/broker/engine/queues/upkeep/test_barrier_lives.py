@@ -8,7 +8,7 @@ import pytest
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Verb
-from support.barriers import GROUP, Scene
+from support.barriers import GROUP, Scene, code
 from support.engine import Rig
 
 # -- crashes ----------------------------------------------------------------------------------------
@@ -43,7 +43,8 @@ class Life:
         self.ended = ended
         self.scene = Scene(Rig(seed=seed, snapshot_batches=self.dice.choice([5, 50])), partitions=2, lease_s=2.0)
         self.rig = self.scene.rig
-        self.want: dict[bytes, int] = {}  # members of each barrier that was set
+        self.made = 0
+        self.want: dict[bytes, int] = {}  # members of each barrier that was set and not deleted
         self.unsent: list[tuple[bytes, list[int]]] = []
 
     def step(self) -> None:
@@ -54,7 +55,9 @@ class Life:
             self.send()
         elif chance < 0.6:
             self.work()
-        elif chance < 0.65:
+        elif chance < 0.62:
+            self.delete()
+        elif chance < 0.66:
             place = (self.dice.randrange(2), self.dice.randrange(20))
             self.rig.ask(m.CancelTask, self.scene.work, GROUP, *place)
         elif chance < 0.75:
@@ -76,7 +79,8 @@ class Life:
         self.rig.node.advance(self.rig.now)
 
     def begin(self) -> None:
-        name = b"%d" % len(self.want)
+        name = b"%d" % self.made
+        self.made += 1
         self.want[name] = members = self.dice.randint(1, 4)
         answer = self.scene.set(name, members, ended=self.ended)
         assert isinstance(answer, m.Done), answer
@@ -84,6 +88,17 @@ class Life:
         self.dice.shuffle(numbers)
         middle = self.dice.randint(0, members)
         self.unsent += [(name, some) for some in (numbers[:middle], numbers[middle:]) if some]
+
+    def delete(self) -> None:
+        listed = self.scene.listed()
+        if listed:
+            name = self.dice.choice(listed).barrier.rstrip(b".")
+            answer = self.scene.delete(name)
+            if isinstance(answer, m.Done):
+                del self.want[name]
+                self.unsent = [each for each in self.unsent if each[0] != name]
+            else:
+                assert code(answer) == "unknown_barrier"  # its record is on its way
 
     def send(self) -> None:
         name, members = self.unsent.pop(self.dice.randrange(len(self.unsent)))

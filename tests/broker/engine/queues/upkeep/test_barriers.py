@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from penstock.broker.engine import Now
+from penstock.storage.errors import Corrupt
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Settle, Verb
-from support.barriers import GROUP, Scene
+from support.barriers import GROUP, Scene, code, named
 from support.engine import Rig
 
 DAY_MS = 86_400_000
@@ -103,6 +104,84 @@ def test_nothing_is_appended_again_while_it_is_in_flight(scene: Scene):
     scene.rig.store.hold = False
     scene.rig.sync()
     assert len(scene.fired()) == 1
+
+
+# -- deleting ---------------------------------------------------------------------------------------
+
+
+def test_a_deleted_barrier_appends_nothing_and_its_members_go_on(scene: Scene):
+    scene.set(b"a", 3)
+    scene.set(b"b")
+    scene.send([0, 1], b"a")
+    scene.send([0], b"b")
+    scene.work_off(b"zero")
+    before = scene.ask(1).why
+    assert isinstance(scene.delete(b"a"), m.Done)
+    assert before == f"{scene.ask(1).why}; barrier {named(b'a').hex()} waits for it, as for task 1"
+    assert "barrier" in scene.ask(2).why
+    assert [each.barrier for each in scene.listed()] == [named(b"b")]
+    assert code(scene.send([2], b"a")) == "invalid_request"
+    scene.work_off(b"one")
+    scene.work_off(b"b")
+    assert scene.fired() == [[("completed", b"b", "")]]
+    assert not scene.state(scene.work).ties.open
+    assert not scene.state(scene.work).ties.tellings
+    assert scene.rig.node.stats()["barriers.deleted"] == 1
+    scene.replays()
+    scene.rig.restart(clean=False)
+    assert scene.listed() == []
+
+
+def test_a_barrier_that_is_not_there_is_not_deleted(scene: Scene):
+    scene.set()
+    assert isinstance(scene.delete(), m.Done)
+    answer = scene.delete()
+    assert code(answer) == "unknown_barrier"
+    assert named(b"b").hex() in answer.message
+    assert code(scene.delete(topic=scene.work)) == "unknown_barrier"
+    assert scene.rig.node.stats()["barriers.deleted"] == 1
+
+
+def test_a_barrier_whose_record_is_on_its_way_is_not_deleted(scene: Scene):
+    scene.set()
+    scene.send([0])
+    leased = scene.lease()
+    request = scene.rig.next_request()
+    scene.rig.send(m.SettleTasks(request, scene.work, GROUP, [Settle(0, leased.token, Verb.ACK)]))
+    table = scene.rig.node._registry.topics.get(scene.then).partition(0)
+    while table.latest.barriers.by_id:
+        scene.rig.turn(1)
+    assert table.committed.barriers.by_id
+    assert code(scene.delete()) == "unknown_barrier"
+    assert len(scene.fired()) == 1
+
+
+def test_a_barrier_is_found_in_any_partition_of_its_topic():
+    scene = Scene()
+    scene.then = scene.rig.topic("wide", 3)
+    for number in range(3):
+        scene.set(b"%d" % number, number=number)
+    assert isinstance(scene.delete(b"2"), m.Done)
+    assert [each.partition for each in scene.listed()] == [0, 1]
+
+
+def test_a_barrier_may_be_in_a_partition_that_cannot_be_opened():
+    scene = Scene()
+    scene.then = scene.rig.topic("wide", 2)
+    topic = scene.rig.node._registry.topics.get(scene.then)
+    scene.set()
+    topic.readable.pop()
+    topic.partitions[1] = Corrupt("no log")
+    answer = scene.delete(b"other")
+    assert code(answer) == "unavailable"
+    assert "repair" in answer.message
+    assert isinstance(scene.delete(), m.Done)
+
+
+def test_a_damaged_partition_deletes_no_barrier(scene: Scene):
+    scene.set()
+    scene.rig.node._registry.topics.get(scene.then).partition(0).history.damaged = True
+    assert code(scene.delete()) == "unavailable"
 
 
 # -- ends ------------------------------------------------------------------------------------------
