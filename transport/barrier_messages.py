@@ -34,6 +34,13 @@ class Tie(Struct, array_like=True, frozen=True):
     members: Annotated[list[Count], Meta(max_length=MEMBERS_MAX)]
 
 
+class MemberQueue(Struct, array_like=True, frozen=True):
+    """A queue group whose tasks are members."""
+
+    topic: TopicId
+    group: str
+
+
 class SetBarrier(Message, tag=134, frozen=True):
     """Append a record once members 0 to `members` - 1 have ended. Answered by Done."""
 
@@ -46,6 +53,7 @@ class SetBarrier(Message, tag=134, frozen=True):
     headers: Annotated[dict[str, bytes], Meta(max_length=SETTINGS_MAX)] = {}
     priority: Count = 0
     lifetime_ms: Count = 30 * 86_400_000  # then it is forgotten
+    queues: Annotated[list[MemberQueue], Meta(max_length=MEMBERS_MAX)] = []  # which have to be there
 
 
 class DeleteBarrier(Message, tag=137, frozen=True):

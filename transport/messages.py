@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from .barrier_messages import Barrier, Barriers, DeleteBarrier, ListBarriers, SetBarrier, Tie
+from .barrier_messages import Barrier, Barriers, DeleteBarrier, ListBarriers, MemberQueue, SetBarrier, Tie
 from .checkpoint_messages import Checkpoint, Checkpointed, LogPlace
 from .cluster_messages import AskCluster, ClusterMember, ClusterState, ReplaceNode, TransferBegun, TransferLead
 from .fetch_messages import FetchedFrom, FetchedMany, FetchFrom, FetchMany
@@ -94,7 +94,7 @@ __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
     "DeadTask", "Partition", "PendingPartition", "PendingRun", "Queue", "QueuePartition", "QueueWorker", "Refusal",
     "Schedule", "Settle", "FetchFrom", "FetchedFrom", "Known", "End", "LogPlace", "Span", "Stage", "Topic",
-    "ClusterMember", "TrimmedPartition", "TrimRule", "Barrier", "Tie",
+    "ClusterMember", "TrimmedPartition", "TrimRule", "Barrier", "MemberQueue", "Tie",
 ]  # fmt: skip
 """What is not declared here and not used here either, so that all messages can be looked up in one place."""
 

@@ -149,7 +149,7 @@ TABLE: dict[type, Row] = {
     m.DeleteSchedule: _of_topic("manage", "schedule", "name"),
     m.ListSchedules: _topic_if_named,
     # barriers
-    m.SetBarrier: _write,
+    m.SetBarrier: _all_of(_write, _topics_in("write", "queues")),
     m.DeleteBarrier: _write,
     m.ListBarriers: _topic_if_named,
     # transactions

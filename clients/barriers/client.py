@@ -28,8 +28,8 @@ class BarrierClient:
             members: 1 to 1000, of any topics of this broker.
             then: the record, and for which ends it waits.
 
-        Returns: the ids of the tasks, in their order. An error may leave tasks that were sent: they are worked on, and
-        the record never comes.
+        Returns: the ids of the tasks, in their order. Nothing is sent where a topic or a queue group is missing.
+        Another error may leave tasks that were sent: they are worked on, and the record never comes.
 
         Raises: UnknownTopic, UnknownGroup, LimitReached, RecordTooLarge, BatchTooLarge.
         """

@@ -1,7 +1,7 @@
 """The verbs of groups, as steps: setting a barrier and sending its members; listing and deleting barriers.
 
-Contract: the barrier is committed before a member is sent. An error leaves what was sent: those tasks run, and the
-callback never comes.
+Contract: the barrier is committed before a member is sent, and is not set where a queue of its members is missing. An
+error leaves what was sent: those tasks run, and the callback never comes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ...transport.messages import (
     DeleteBarrier,
     Done,
     ListBarriers,
+    MemberQueue,
     Produce,
     Produced,
     SetBarrier,
@@ -74,12 +75,13 @@ class BarrierVerbs:
         home = topics.get(then.topic) or (yield from connection.find_topic(then.topic, deadline))
         barrier = os.urandom(16)
         number = partition_of(barrier, len(home.partitions))
+        queues = [MemberQueue(topics[name].topic, group) for name, group in dict.fromkeys(map(_queue, tasks))]
         delay_us = max(max(task.not_before for task in tasks) - connection.channel.now_us(), 0)
         set_barrier = Question(
             connection,
             lambda request: SetBarrier(
                 request, home.topic, number, barrier, len(tasks), then.ended, then.headers, then.priority,
-                round(LIFETIME_S * 1000) + delay_us // 1000,
+                round(LIFETIME_S * 1000) + delay_us // 1000, queues,
             ),
         )  # fmt: skip
         set_barrier.checked()
@@ -101,6 +103,10 @@ class BarrierVerbs:
             for each in sending:
                 each.question.cancel()
         return [ids[no] for no in range(len(tasks))]
+
+
+def _queue(task: GroupTask) -> tuple[str, str]:
+    return task.topic, task.group
 
 
 class _Sending:

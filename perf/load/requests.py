@@ -156,7 +156,10 @@ def _most_of_queues(on: Subjects) -> dict[type, list[m.Request]]:
         ],
         m.RedriveDead: [m.RedriveDead(1, work, "q", many, "no such"), m.RedriveDead(1, work, "q", [], "no such")],
         m.DiscardDead: [m.DiscardDead(1, work, "q", many, "no such"), m.DiscardDead(1, work, "q", [], "no such")],
-        m.SetBarrier: [m.SetBarrier(1, narrow, 0, bytes(16), MEMBERS_MAX, True)],
+        m.SetBarrier: [
+            m.SetBarrier(1, narrow, 0, bytes(16), MEMBERS_MAX, True, queues=[m.MemberQueue(wide, "q")] * MEMBERS_MAX),
+            m.SetBarrier(1, narrow, 0, bytes(16), 1, True, queues=[m.MemberQueue(wide, "no")]),
+        ],
         m.DeleteBarrier: [m.DeleteBarrier(1, wide, bytes(16))],
         m.ListBarriers: [m.ListBarriers(1)],
         m.SetSchedule: [m.SetSchedule(1, narrow, "s", "every 3600s", "", b"v")],

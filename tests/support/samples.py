@@ -30,7 +30,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.OpenProducer(8, TOPIC, 0, "loader"), b""),
     (m.Produce(9, TOPIC, 3), BATCH),
     (m.Produce(9, TOPIC, 3, m.Tie("jobs", TOPIC, 0, bytes(16), [0, 1, 2])), BATCH),
-    (m.SetBarrier(45, TOPIC, 0, bytes(16), 3, True, {"h": b"v"}, 5, 60_000), b""),
+    (m.SetBarrier(45, TOPIC, 0, bytes(16), 3, True, {"h": b"v"}, 5, 60_000, [m.MemberQueue(TOPIC, "jobs")]), b""),
     (m.ListBarriers(46, TOPIC, 10), b""),
     (m.DeleteBarrier(48, TOPIC, bytes(16)), b""),
     (m.Fetch(10, TOPIC, 3, 1000, -1, 1 << 20, 500), b""),

@@ -91,6 +91,12 @@ def having(topic: Topic, group: str) -> list[Partition]:
     return found
 
 
+def check_there(topic: Topic, group: str) -> None:
+    """Raise UnknownGroup for a group that no partition has."""
+    if all(find(partition, group) is None for partition in topic.readable):
+        raise unknown(f"topic {topic.name}", group)
+
+
 def check_length(topic: Topic, group: str, lease_ms: int) -> None:
     """Raise InvalidRequest for a lease that is longer than the group allows."""
     longest_s = queue_settings(topic, group).lease_max_s

@@ -30,6 +30,15 @@ def test_a_barrier_needs_write_on_the_topic_of_its_callback():
     assert isinstance(scene.set(), m.Done)
 
 
+def test_a_barrier_whose_members_their_user_may_not_send_is_not_set():
+    scene = Scene()
+    scene.rig.principal = user("ann", "write topic:then", "read topic:work")
+    queues = [m.MemberQueue(scene.work, "g")]
+    assert code(scene.set(queues=queues)) == "forbidden"
+    scene.rig.principal = user("ann", "write topic:then", "write topic:work")
+    assert isinstance(scene.set(queues=queues), m.Done)
+
+
 def test_a_barrier_is_deleted_by_its_user_or_one_that_may_manage_its_topic():
     scene = Scene()
     rig, ann, bob = scene.rig, user("ann", "write *"), user("bob", "write,read *")

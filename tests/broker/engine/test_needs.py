@@ -75,7 +75,7 @@ NEEDS: dict[type, list[Need]] = {
     m.SetSchedule: [WRITE, ("manage", "schedule:flights/nightly")],
     m.DeleteSchedule: [("manage", "schedule:flights/nightly")],
     m.ListSchedules: [("see", TOPIC)],
-    m.SetBarrier: [WRITE],
+    m.SetBarrier: [WRITE, WRITE],  # of its record, and of its members
     m.DeleteBarrier: [WRITE],
     m.ListBarriers: [("see", TOPIC)],
     m.CommitTransaction: [("write", "transaction:etl"), WRITE],

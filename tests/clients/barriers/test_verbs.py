@@ -8,7 +8,7 @@ from typing import Any
 import penstock
 import pytest
 from penstock import Callback, GroupTask
-from penstock.errors import InvalidArgument, UnknownBarrier, UnknownTopic
+from penstock.errors import InvalidArgument, UnknownBarrier, UnknownGroup, UnknownTopic
 
 
 @pytest.fixture
@@ -55,6 +55,19 @@ def test_a_callback_that_is_not_there_is_not_deleted(client: penstock.Client):
 def test_what_is_no_id_of_a_callback_is_refused(client: penstock.Client, id_: str):
     with pytest.raises(InvalidArgument, match="32 hexadecimal digits"):
         client.delete_barrier("then", id_)
+
+
+def test_nothing_is_sent_where_a_queue_is_missing(client: penstock.Client):
+    client.create_topic("bare")
+    good = GroupTask("t", "g", b"v")
+    with pytest.raises(UnknownGroup, match="topic bare has no queue group 'g'"):
+        client.send_group([good, GroupTask("bare", "g", b"v"), good], then=Callback("then"))
+    with pytest.raises(UnknownGroup, match="topic t has no queue group 'h'"):
+        client.send_group([good, GroupTask("t", "h", b"v"), good], then=Callback("then"))
+    with pytest.raises(UnknownTopic):
+        client.send_group([good, GroupTask("nosuch", "g", b"v")], then=Callback("then"))
+    assert client.barriers() == []
+    assert client.topic("t").records == client.topic("bare").records == 0
 
 
 def test_on_an_event_loop(penstock_broker: Any):

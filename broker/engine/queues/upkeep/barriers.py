@@ -29,7 +29,7 @@ from ...tables.producers import Place
 from ...tables.queues.placing import intake_of
 from ...tables.queues.status import COMPLETED
 from ...turns.replies import Gather
-from ..topic_queues import check_serves, serves
+from ..topic_queues import check_serves, check_there, serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ...logs.log_registry import LogRegistry
     from ...logs.partition import Partition
     from ...logs.topics import Topic
-    from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+    from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
     from ...tables.ties import MemberEnd
     from ...turns.alarms import Alarms
 
@@ -48,6 +48,9 @@ BARRIER_BYTES_MAX = 4 << 20
 
 LIFETIME_MOST_MS = 11 * 366 * 86_400_000
 """The longest life of a barrier: records are delayed by ten years at most."""
+
+LOOKS = 16
+"""Queues of members looked for in one step."""
 
 FIRED = 16
 """Barriers fired at once."""
@@ -77,9 +80,31 @@ class Barriers:
 
     # -- requests -----------------------------------------------------------------------------------
 
-    def set(self, peer: Peer, message: SetBarrier, payload: Payload, now: Now) -> None:
-        """Set a barrier. Raises InvalidRequest, LimitReached, Unavailable, Poisoned."""
-        partition = self._registry.topics.partition(message.topic, message.partition)
+    def set(self, peer: Peer, message: SetBarrier, payload: Payload, now: Now) -> Work | None:
+        """Set a barrier: at once, so before what its connection asks next, unless its members have many queues.
+
+        Raises InvalidRequest, UnknownTopic, UnknownGroup, LimitReached, Unavailable, Poisoned.
+        """
+        principal = self._guard.principal
+        work = self._set(peer, message, now, "" if principal is None else principal.name)
+        if len(message.queues) > LOOKS:
+            return work
+        for _ in work:
+            pass
+        return None
+
+    def _set(self, peer: Peer, message: SetBarrier, now: Now, owner: str) -> Work:
+        topics = self._registry.topics
+        partition = topics.partition(message.topic, message.partition)
+        if message.barrier not in partition.proposed.barriers.by_id:
+            for looks, queue in enumerate(message.queues, 1):
+                check_there(topics.get(queue.topic), queue.group)
+                if looks % LOOKS == 0:
+                    yield
+            partition = topics.partition(message.topic, message.partition)  # it may be gone by now
+        self._propose(partition, peer, message, now, owner)
+
+    def _propose(self, partition: Partition, peer: Peer, message: SetBarrier, now: Now, owner: str) -> None:
         _check(message, partition)
         check_serves(partition)
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
@@ -89,10 +114,9 @@ class Barriers:
             return
         self._check_room(partition, message)
         time_us = max(self._time.read(now), partition.log.last_time_us)
-        principal = self._guard.principal
         effect = fx.BarrierSet(
             message.barrier, message.members, message.ended, message.headers, message.priority,
-            time_us + message.lifetime_ms * 1000, "" if principal is None else principal.name,
+            time_us + message.lifetime_ms * 1000, owner,
         )  # fmt: skip
         partition.propose(effect, gather.one())
         gather.ready()

@@ -264,6 +264,49 @@ def test_members_need_their_barrier_and_their_group(scene: Scene):
     assert code(scene.send([0])) == "unknown_group"
 
 
+@pytest.mark.parametrize("missing", ["group", "topic"])
+def test_a_barrier_is_not_set_where_a_queue_of_its_members_is_missing(scene: Scene, missing: str):
+    there = m.MemberQueue(scene.work, GROUP)
+    gone = m.MemberQueue(scene.then, GROUP) if missing == "group" else m.MemberQueue(bytes(16), GROUP)
+    answer = scene.set(queues=[there, gone, there])
+    assert code(answer) == f"unknown_{missing}"
+    assert scene.listed() == []
+    assert isinstance(scene.set(queues=[there]), m.Done)
+    scene.rig.ask(m.DeleteQueue, scene.work, GROUP)
+    assert isinstance(scene.set(queues=[there]), m.Done), "it stands already"
+
+
+def test_a_barrier_is_set_before_what_its_connection_asks_next(scene: Scene):
+    """Also where the connection has long work before it."""
+    rig, queues = scene.rig, [m.MemberQueue(scene.work, GROUP)] * 16
+    rig.send(m.SetBarrier(rig.next_request(), scene.then, 0, named(b"long"), 1, False, queues=queues * 20))
+    rig.send(m.SetBarrier(rig.next_request(), scene.then, 0, named(b"b"), 1, False, queues=queues))
+    assert isinstance(scene.delete(), m.Done)
+    rig.turn(20)
+    assert [each.barrier for each in scene.listed()] == [named(b"long")]
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_a_barrier_of_many_queues_is_set_in_portions_where_its_topic_still_is(scene: Scene, goes: bool):
+    rig, topics, many = scene.rig, scene.rig.node._registry.topics, [m.MemberQueue(scene.work, GROUP)] * 1000
+    request = rig.next_request()
+    rig.send(m.SetBarrier(request, scene.then, 0, named(b"b"), 1, False, queues=many))
+    assert not topics.partition(scene.then, 0).proposed.barriers.by_id
+    if goes:
+        del topics.by_id[scene.then]
+    rig.turn(20)
+    answer = rig.answers(request)[0]
+    assert code(answer) == "unknown_topic" if goes else isinstance(answer, m.Done)
+
+
+def test_a_queue_of_members_is_in_any_partition_of_its_topic(scene: Scene):
+    scene.rig.ask(m.AlterTopic, scene.then, {}, 3)
+    scene.rig.ask(m.SetQueue, scene.then, "late", {})
+    topic = scene.rig.node._registry.topics.get(scene.then)
+    topic.readable.remove(topic.partition(0))
+    assert isinstance(scene.set(queues=[m.MemberQueue(scene.then, "late")], number=1), m.Done)
+
+
 def test_a_batch_that_is_sent_again_is_the_same_members_also_when_all_is_over(scene: Scene):
     scene.set(members=2)
     payload = batch([b"a", b"b"])
