@@ -109,7 +109,7 @@ class Barriers:
         check_serves(partition)
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
         if message.barrier in partition.proposed.barriers.by_id:
-            partition.barrier(gather)
+            partition.barrier(gather.one())
             gather.ready()
             return
         self._check_room(partition, message)

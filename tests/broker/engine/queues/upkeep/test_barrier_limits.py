@@ -331,6 +331,19 @@ def test_a_barrier_that_is_set_again_stays_as_it_is(scene: Scene):
     assert scene.fired() == [[("completed", b"zero", ""), ("completed", b"one", "")]]
 
 
+def test_a_barrier_that_is_set_again_is_answered_once_it_is_committed(scene: Scene):
+    rig = scene.rig
+    rig.store.hold = True
+    numbers = [rig.next_request() for _ in range(2)]
+    for number in numbers:
+        rig.send(m.SetBarrier(number, scene.then, 0, named(b"b"), 1, False))
+    rig.turn()
+    assert [rig.answers(number) for number in numbers] == [[], []]
+    rig.store.hold = False
+    rig.sync()
+    assert [rig.answers(number) for number in numbers] == [[m.Done(number)] for number in numbers]
+
+
 def test_members_and_barriers_in_the_same_flush(scene: Scene):
     """All that is sent in one turn: the barrier is proposed, and that is enough."""
     rig = scene.rig
