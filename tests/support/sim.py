@@ -1,4 +1,5 @@
 """Random lives of a shard, as many as one has time for: `make sim SEEDS=10000`, `make sim FROM=17 SEEDS=1 STEPS=90`.
+`LIFE=groups`: those in which groups of tasks run.
 
 Idea: a seed decides a life, and the steps of a shorter life are the first ones of a longer. So the shortest life that
 fails has the steps up to the fault, and is found again without those faults of nodes and disks that it does not need.
@@ -15,16 +16,19 @@ import sys
 import traceback
 from collections.abc import Callable, Collection
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from typing import Any
 
+from support.group_life import GroupLife
 from support.member_life import FAULTS, MemberLife
 
 CHUNK = 25
+LIVES = {"members": MemberLife, "groups": GroupLife}
 
 
-def failure(seed: int, steps: int, without: Collection[str] = ()) -> str:
+def failure(seed: int, steps: int, without: Collection[str] = (), kind: str = "members") -> str:
     """What goes wrong in a life; "" for one that goes well."""
-    life = MemberLife(seed, steps)
+    life = LIVES[kind](seed, steps)
     life.faults -= set(without)
     try:
         life.run()
@@ -49,28 +53,28 @@ def shrink(steps: int, fails: Callable[[int, Collection[str]], Any]) -> tuple[in
     return steps, without
 
 
-def _first_failing(seeds: range, steps: int) -> int | None:
-    return next((seed for seed in seeds if failure(seed, steps)), None)
+def _first_failing(seeds: range, steps: int, kind: str) -> int | None:
+    return next((seed for seed in seeds if failure(seed, steps, kind=kind)), None)
 
 
-def _show(seed: int, steps: int, without: Collection[str]) -> None:
-    steps, without = shrink(steps, lambda fewer, more: failure(seed, fewer, {*without, *more}))
-    print(failure(seed, steps, without))
-    names = ",".join(sorted(without))
-    print(f"seed {seed} fails within {steps} steps: make sim SEEDS=1 FROM={seed} STEPS={steps} WITHOUT={names}")
+def _show(seed: int, steps: int, without: Collection[str], kind: str) -> None:
+    steps, without = shrink(steps, lambda fewer, more: failure(seed, fewer, {*without, *more}, kind))
+    print(failure(seed, steps, without, kind))
+    how = f"STEPS={steps} WITHOUT={','.join(sorted(without))} LIFE={kind}"
+    print(f"seed {seed} fails within {steps} steps: make sim SEEDS=1 FROM={seed} {how}")
 
 
-def main(seeds: int, first: int, steps: int, without: Collection[str]) -> int:
+def main(seeds: int, first: int, steps: int, without: Collection[str], kind: str) -> int:
     """Run lives. Returns the exit code."""
     if seeds == 1:
-        found = failure(first, steps, without)
+        found = failure(first, steps, without, kind)
         print(found or f"seed {first}: well")
         return bool(found)
     chunks = [range(at, min(at + CHUNK, first + seeds)) for at in range(first, first + seeds, CHUNK)]
     with ProcessPoolExecutor() as pool:
-        failed = [each for each in pool.map(_first_failing, chunks, [steps] * len(chunks)) if each is not None]
+        failed = [each for each in pool.map(_first_failing, chunks, repeat(steps), repeat(kind)) if each is not None]
     for seed in failed:
-        _show(seed, steps, without)
+        _show(seed, steps, without, kind)
     print(f"{seeds} lives from seed {first} on, {len(failed)} of their {len(chunks)} chunks failed")
     return bool(failed)
 
@@ -79,4 +83,5 @@ if __name__ == "__main__":
     given = os.environ
     start = int(given.get("FROM") or random.SystemRandom().randrange(1 << 32))
     names = {each for each in given.get("WITHOUT", "").split(",") if each}
-    sys.exit(main(int(given.get("SEEDS") or 1000), start, int(given.get("STEPS") or 250), names))
+    seeds, steps = int(given.get("SEEDS") or 1000), int(given.get("STEPS") or 250)
+    sys.exit(main(seeds, start, steps, names, given.get("LIFE") or "members"))

@@ -1,0 +1,289 @@
+"""Random lives of a shard in which groups of tasks run: barriers, their members, workers, dead letters.
+
+Idea: a life as `member_life` has it, where each third step is one of the groups' clients. They send what was not
+answered again, as clients do, and a worker tells of each task by its place which result it got.
+
+At the end everything is sent and worked off. Then each barrier has appended exactly one record, with the ends of its
+own members, but for those that were deleted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from penstock.broker.engine.tables.barriers import BarrierTable
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from penstock.transport.queue_messages import Verb
+from support.member_life import MemberLife
+from support.members import Member, Shard
+
+QUEUE = "g"
+PARTITIONS = 2
+GROUP_STEP = 0.33
+
+
+@dataclass
+class MemberBatch:
+    """Members of a group in one partition, under a producer of their own."""
+
+    partition: int
+    members: list[int]
+    payload: bytes
+    offset: int = -1  # once it stands
+
+
+@dataclass
+class SentGroup:
+    """A group as its sender knows it. `deleted`: what was answered to its deletion; None while it was not asked for."""
+
+    barrier: bytes
+    members: int
+    ended: bool
+    batches: list[MemberBatch]
+    stands: bool = False
+    deleted: str | None = None
+
+    @property
+    def places(self) -> dict[int, str]:
+        """Where each member is that stands."""
+        return {
+            member: place(batch.partition, batch.offset + at)
+            for batch in self.batches
+            if batch.offset >= 0
+            for at, member in enumerate(batch.members)
+        }
+
+
+@dataclass
+class Asked:
+    """A request whose answer is awaited."""
+
+    member: Member
+    starts: int
+    request: int
+    heard: Callable[[Any], None]
+
+
+@dataclass
+class GroupLife(MemberLife):
+    """One life."""
+
+    groups: list[SentGroup] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.work = self.then = b""
+        self.asked: list[Asked] = []
+
+    def run(self) -> Shard:
+        shard = self.shard
+        self.work = shard.topic("work", PARTITIONS)
+        self.then = shard.topic("then", 1)
+        settings = {"lease_s": 600.0, "max_attempts": 1000, "backoff_s": 0.01, "backoff_max_s": 0.01, "jitter": 0.0}
+        answer = shard.ask(lambda number: m.SetQueue(number, self.work, QUEUE, settings))
+        assert isinstance(answer, m.Queues), answer
+        return super().run()
+
+    def step(self) -> None:
+        if self.chance.random() >= GROUP_STEP:
+            super().step()
+            return
+        what = self.chance.random()
+        if what < 0.2:
+            self.begin()
+        elif what < 0.55:
+            self.go_on()
+        elif what < 0.9:
+            self.lease()
+        elif what < 0.95:
+            self._ask(lambda number: m.RedriveDead(number, self.work, QUEUE, []))
+        else:
+            self.delete()
+
+    # -- what clients do -------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Draw a group, and set its barrier."""
+        chance = self.chance
+        numbers = list(range(chance.randint(1, 4)))
+        chance.shuffle(numbers)
+        middle = chance.randint(0, len(numbers))
+        batches = []
+        for some in (numbers[:middle], numbers[middle:]):
+            if some:
+                producer = len(self.groups) * 2 + len(batches) + 1
+                payload = bytes(encode([b"%d" % each for each in some], producer_id=producer))
+                batches.append(MemberBatch(chance.randrange(PARTITIONS), some, payload))
+        name = b"%d" % len(self.groups)
+        self.groups.append(SentGroup(name.ljust(16, b"."), len(numbers), chance.random() < 0.5, batches))
+        self.set(self.groups[-1])
+
+    def go_on(self) -> None:
+        """Send what a group still needs: its barrier first, and members once that is answered."""
+        open_ = [each for each in self.groups if not each.stands or any(batch.offset < 0 for batch in each.batches)]
+        if not open_:
+            return
+        group = self.chance.choice(open_)
+        if not group.stands:
+            self.set(group)
+            return
+        batch = self.chance.choice([each for each in group.batches if each.offset < 0])
+        self._ask(self.produces(group, batch), lambda answer: self._stands(group, batch, answer), batch.payload)
+
+    def set(self, group: SentGroup) -> None:
+        def heard(answer: Any) -> None:
+            group.stands = group.stands or isinstance(answer, m.Done)
+
+        self._ask(self.sets(group), heard)
+
+    def sets(self, group: SentGroup) -> Callable[[int], Any]:
+        queues = [m.MemberQueue(self.work, QUEUE)]
+        return lambda number: m.SetBarrier(
+            number, self.then, 0, group.barrier, group.members, group.ended, queues=queues
+        )
+
+    def produces(self, group: SentGroup, batch: MemberBatch) -> Callable[[int], Any]:
+        tie = m.Tie(QUEUE, self.then, 0, group.barrier, batch.members)
+        return lambda number: m.Produce(number, self.work, batch.partition, tie)
+
+    def _stands(self, group: SentGroup, batch: MemberBatch, answer: Any) -> None:
+        if isinstance(answer, m.Produced):
+            batch.offset = answer.offset
+        elif getattr(answer, "code", "") == "invalid_request":
+            assert group.deleted is not None, f"seed {self.seed}: {answer}"
+
+    def lease(self) -> None:
+        most, partition = self.chance.randint(1, 3), self.chance.randrange(PARTITIONS)
+        self._ask(lambda number: m.Lease(number, self.work, QUEUE, "w", most, partition), self._leased)
+
+    def _leased(self, answer: Any) -> None:
+        """Settle what a worker got, unless it dies."""
+        verb = self.chance.choice([Verb.ACK, Verb.ACK, Verb.ACK, Verb.NACK, Verb.REJECT, None])
+        if isinstance(answer, m.Leased) and answer.runs and verb is not None:
+            self._ask(self.settles(answer, verb))
+
+    def settles(self, leased: m.Leased, verb: Verb) -> Callable[[int], Any]:
+        """Each task has its place as its result, or as the reason of the only one that is rejected."""
+        offsets = [first + at for first, count, _ in leased.runs for at in range(count)]
+        if verb == Verb.ACK:
+            results = [(offset, place(leased.partition, offset).encode()) for offset in offsets]
+            settle = m.Settle(leased.partition, leased.token, verb, results=results)
+        else:
+            settle = m.Settle(
+                leased.partition, leased.token, verb, [(offsets[0], 1)], reason=place(leased.partition, offsets[0])
+            )
+        return lambda number: m.SettleTasks(number, self.work, QUEUE, [settle])
+
+    def delete(self) -> None:
+        standing = [each for each in self.groups if each.stands and each.deleted is None]
+        if not standing:
+            return
+        group = self.chance.choice(standing)
+        group.deleted = ""
+
+        def heard(answer: Any) -> None:
+            group.deleted = "done" if isinstance(answer, m.Done) else answer.code
+
+        self._ask(lambda number: m.DeleteBarrier(number, self.then, group.barrier), heard)
+
+    def _ask(
+        self, make: Callable[[int], Any], heard: Callable[[Any], None] = lambda answer: None, payload: bytes = b""
+    ) -> None:
+        """Ask the leader, or a member that may not lead, once."""
+        shard, chance = self.shard, self.chance
+        member = shard.leader
+        if member is None or chance.random() < 0.05:
+            member = chance.choice(list(shard.members.values()))
+        starts = member.starts
+        self.asked.append(Asked(member, starts, shard.send(member, make, payload), heard))
+
+    def collect(self) -> None:
+        super().collect()
+        waiting, self.asked = self.asked, []
+        for each in waiting:
+            answer = self.shard.answer(each.member, each.request) if each.starts == each.member.starts else None
+            if answer is not None:
+                each.heard(answer)
+            elif each.starts == each.member.starts:
+                self.asked.append(each)
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        super().end()
+        self.send_all()
+        self.work_off()
+        self.shard.rounds(12)
+        self.shard.invariants.check(full=True)
+        self.look()
+
+    def is_trimmed(self) -> bool:
+        """Not asked here: segments of barriers alone hold no record, and stay as their topic keeps all."""
+        return True
+
+    def send_all(self) -> None:
+        for group in self.groups:
+            if not group.stands:
+                answer = self.shard.ask(self.sets(group))
+                assert isinstance(answer, m.Done), f"seed {self.seed}: {answer}"
+            for batch in group.batches:
+                if batch.offset < 0:
+                    self._stands(group, batch, self.shard.ask(self.produces(group, batch), batch.payload))
+
+    def work_off(self) -> None:
+        """Everything completes, also what was dead-lettered."""
+        shard = self.shard
+        for _ in range(60):
+            shard.ask(lambda number: m.RedriveDead(number, self.work, QUEUE, []))
+            leased = shard.ask(lambda number: m.Lease(number, self.work, QUEUE, "w", 100))
+            if leased.runs:
+                shard.ask(self.settles(leased, Verb.ACK))
+                continue
+            (queue,) = shard.ask(lambda number: m.ListQueues(number, self.work, QUEUE)).queues
+            if not any(each.ready + each.in_flight + each.waiting + each.dead for each in queue.partitions):
+                return
+            shard.now_s += 200.0  # leases of workers that died
+            shard.rounds()
+        raise AssertionError(f"seed {self.seed}: tasks are left, {queue}")
+
+    def look(self) -> None:
+        """Each callback came once, with how its own members ended, and no other did."""
+        found: Counter[bytes] = Counter()
+        of = {where: group for group in self.groups for where in group.places.values()}
+        first, values = self.read(self.then, 0)
+        assert not first
+        for value in values:
+            words = msgspec.msgpack.decode(value, type=list[tuple[str, bytes, str]])
+            said = [result.decode() or reason for _, result, reason in words]
+            group = of[said[0]]
+            assert said == [group.places[number] for number in range(group.members)], f"seed {self.seed}: {words}"
+            states = {state for state, _, _ in words}
+            assert states <= {"completed", "dead"} if group.ended else states == {"completed"}, f"seed {self.seed}"
+            found[group.barrier] += 1
+            self.shard.count("callback")
+        for group in self.groups:
+            self.shard.count(f"group deleted: {group.deleted or 'unknown'}" if group.deleted is not None else "group")
+            allowed = {None: {1}, "done": {0}, "unknown_barrier": {1}}.get(group.deleted, {0, 1})
+            assert found[group.barrier] in allowed, f"seed {self.seed}: {found[group.barrier]} callbacks of {group}"
+        assert self.shard.ask(m.ListBarriers).barriers == [], f"seed {self.seed}"
+        for member in self.shard.members.values():
+            check_bytes(member)
+
+
+def place(partition: int, offset: int) -> str:
+    return f"{partition}/{offset}"
+
+
+def check_bytes(member: Member) -> None:
+    """Barriers count what they have."""
+    assert member.replica is not None
+    for log in member.replica.node.logs:
+        history = member.replica.node.history_of(log.log_id)
+        table = getattr(history and history.committed, "barriers", None)
+        if isinstance(table, BarrierTable):
+            assert table.bytes == sum(each.size for each in table.by_id.values())
