@@ -27,6 +27,7 @@ from ...storage.layout import log_number, word
 from ...storage.opening import check_readable, find_end
 from ...storage.reader import LogReader
 from ...transport.messages import EARLIEST, LATEST, Partition, Topic
+from .peeked_first import PeekedFirst
 
 
 class Peek:
@@ -38,6 +39,8 @@ class Peek:
         self._board: Board | None = None
         self._epoch = 0
         self._readers: dict[str, LogReader] = {}
+        self._whole: dict[str, LogReader] = {}  # from the first segment on, which tell of the catalogue and of firsts
+        self._firsts: dict[str, PeekedFirst] = {}
 
     # -- topics -----------------------------------------------------------------------------------------
 
@@ -73,7 +76,7 @@ class Peek:
         if path is None:
             return CatalogueState()
         check_readable(path, find_end(self.files, path))
-        reader = self.reader(path)
+        reader = self._whole_reader(path)
         first_seq = reader.names[0].base_seq
         snapshot = snapshots.load_newest(self.files, path, first_seq=first_seq, last_seq=reader.limit())
         state = CatalogueState() if snapshot is None else CatalogueState.decode(snapshot.body)
@@ -109,10 +112,24 @@ class Peek:
         """A reader of one log, up to what is committed. Shared unless `mapped`; those belong to the caller."""
         reader = None if mapped else self._readers.get(directory)
         if reader is None:
-            reader = LogReader(directory, self.files, mapped=mapped, limit=self._limit_of(directory))
+            limit, first = self._limit_of(directory), self._first_of(directory)
+            reader = LogReader(directory, self.files, mapped=mapped, limit=limit, first=first)
             if not mapped:
                 self._readers[directory] = reader
         return reader
+
+    def _first_of(self, directory: str) -> PeekedFirst:
+        """Where a log begins: where its first segment does, or later."""
+        found = self._firsts.get(directory)
+        if found is None:
+            found = self._firsts[directory] = PeekedFirst(self._whole_reader(directory), self.files)
+        return found
+
+    def _whole_reader(self, directory: str) -> LogReader:
+        found = self._whole.get(directory)
+        if found is None:
+            found = self._whole[directory] = LogReader(directory, self.files, limit=self._limit_of(directory))
+        return found
 
     def find(self, reader: LogReader, time_us: int) -> int:
         """The first offset whose append time is >= `time_us`, or an end."""
@@ -165,9 +182,11 @@ class Peek:
 
     def close(self) -> None:
         """Close all logs."""
-        for reader in self._readers.values():
-            reader.close()
-        self._readers.clear()
+        for known in (self._readers, self._whole):
+            for reader in known.values():
+                reader.close()
+            known.clear()
+        self._firsts.clear()
         self._drop_board()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -73,6 +74,38 @@ def test_reading_locks_writes_and_creates_nothing(filled):
     finally:
         os.chmod(filled, 0o700)
     assert {path: path.stat().st_mtime_ns for path in filled.rglob("*")} == before
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_topic_that_was_trimmed_begins_where_it_was_trimmed(filled, tmp_path, ended):
+    """Also where its node had no time to write a snapshot, and beside the other partition, which was not trimmed."""
+    copy = tmp_path / "copy"
+    with connect(f"file://{filled}") as client:
+        client.trim("t", 0, before=1500)
+        if not ended:
+            shutil.copytree(filled, copy)
+    if ended:
+        shutil.copytree(filled, copy)
+    with connect(f"file://{copy}") as client:
+        assert [each.first for each in client.topic("t").partitions] == [1500, 0]
+        assert client.offsets("t", "earliest") == {0: 1500, 1: 0}
+        assert client.topic("t").records == 510
+        assert values(client) == sorted(MANY[1500:] + MANY[:10])
+        with pytest.raises(OutOfBounds, match="1500 to 2000"):
+            client.read("t", 0, 1499)
+        assert [record.value for record in client.read("t", 0, 1500, max_records=1)] == [MANY[1500]]
+
+
+def test_a_reader_beside_a_broker_learns_where_topics_begin(tmp_path, data):
+    with Serving(ServeConfig(data=str(data), listen=(f"ipc://{tmp_path}/b.sock",))) as serving:
+        with connect(serving.url, timeout=60) as served, connect(f"file://{data}") as client:
+            served.create_topic("t")
+            served.producer("t").send_many(MANY)
+            for first in (0, 10, 1700):
+                served.trim("t", 0, before=first)
+                assert client.offsets("t", "earliest") == {0: first}
+            assert client.offsets("t", "latest") == {0: 2000}
+        assert serving.end() == 0
 
 
 def test_topics_of_penstocks_own_are_listed_by_name_and_nothing_else(filled):
