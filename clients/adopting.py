@@ -67,11 +67,14 @@ def adopt(
     Raises:
         AlreadyOpen: a process has the log or the data directory open, a broker for example.
         InvalidTopic: there is no log. ForeignDirectory: it is a broker's already, or one of the two is not penstock's.
-        InvalidArgument: they are on different file systems. Corrupt: the log is damaged. NewerFormat.
+        InvalidArgument: they are on different file systems, or `directory` is a symbolic link. Corrupt: the log is
+        damaged. NewerFormat.
         TopicExists: a topic of this name is there, and something was written to it, or it cannot be read.
         InvalidSettings: it is there with other settings. StorageError: the directory cannot be moved.
     """
     files, data, source = files or Files(), os.path.realpath(data), os.path.realpath(directory)
+    if os.path.islink(directory.rstrip("/")):
+        raise InvalidArgument(f"{directory} is a symbolic link, which would lead nowhere then: give {source}")
     with ExitStack() as stack:
         found = _checked(files, data, source, stack)
         if found is None:
@@ -101,10 +104,9 @@ def _checked(files: Files, data: str, source: str, stack: ExitStack) -> Report |
         stack.callback(lock.take(guard, files).release)
     except FileNotFoundError:
         return None  # by another call, right now
-    files.mkdir(data)
     if os.path.commonpath((data, source)) in (data, source):
         raise InvalidArgument(f"{source} and {data} are one inside of the other: move one of them away first")
-    if os.stat(source).st_dev != os.stat(data).st_dev:
+    if os.stat(source).st_dev != _device(data):
         raise InvalidArgument(_APART.format(source, data))
     first, end = _recovered(files, source)
     report = verify(files, source)
@@ -112,6 +114,13 @@ def _checked(files: Files, data: str, source: str, stack: ExitStack) -> Report |
         raise Corrupt(f"the log in {source} is damaged: see penstock log verify, and repair it first", path=source)
     report.first_offset, report.end_offset = first, end
     return report
+
+
+def _device(path: str) -> int:
+    """The file system of a directory, also of one that is yet to be made."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return os.stat(path).st_dev
 
 
 def _recovered(files: Files, source: str) -> tuple[int, int]:

@@ -309,12 +309,6 @@ def test_what_fails_beside_the_move_is_told_as_it_is_and_the_same_call_goes_on(p
     assert adopt(str(tmp_path / "data"), "flights", str(place)).records == COUNT
 
 
-def test_one_inside_of_the_other_is_refused(place):
-    fill(place)
-    with pytest.raises(InvalidArgument, match="one inside of the other"):
-        adopt(str(place / "data"), "flights", str(place))
-
-
 def test_another_file_system_is_refused(place, tmp_path, refused, monkeypatch):
     fill(place)
     (tmp_path / "data").mkdir()
