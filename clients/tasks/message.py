@@ -40,6 +40,11 @@ class Then(Struct, frozen=True):
     priority: int
     how: How
 
+    @property
+    def name(self) -> str:
+        """Of its function."""
+        return self.headers[NAME_HEADER].decode()
+
     def callback(self) -> Callback:
         """Its record: with the trace that is current."""
         headers = {**tracing.headers(self.headers), BARRIER_HEADER: self.how.encode()}
@@ -74,7 +79,8 @@ class Message(Struct, frozen=True):
         if self.dedup is not None:
             function = self.headers[NAME_HEADER].decode()
             raise InvalidArgument(f"{function} has dedup=, which schedules do not know: schedule a function without it")
-        for name, given in (("delay", self.delay_s), ("expires", self.expires), ("then", self.then)):
+        callback = None if self.then is None else self.then.name
+        for name, given in (("delay", self.delay_s), ("expires", self.expires), ("then", callback)):
             if given is not None:
                 raise InvalidArgument(f"{name}={given!r} is of one call: a schedule sends one at each of its times")
         return {

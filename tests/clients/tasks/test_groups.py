@@ -354,7 +354,7 @@ def test_what_cannot_be_a_group_is_refused_before_anything_is_sent(shop: Shop) -
         group([call], then=shop.all, on="done")
     with refused("penstock.group"):
         shop.price.options(then=shop.offer).send_many(["a"])
-    with refused("then="):
+    with refused("^then='offer' is of one call"):
         shop.price.options(then=shop.offer).schedule("s", "every 1h", "a")
     with refused("dedup="):
         deduplicated.options(then=shop.offer).send(1)
