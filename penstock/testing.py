@@ -7,12 +7,12 @@
         penstock.testing.run_due(app)
         assert job.result() == "UA 1545 leaves 12 minutes late"
 
-The pytest fixtures `penstock_broker` and `penstock_client` come with the package. This module needs pytest.
+The pytest fixtures `penstock_broker` and `penstock_client` come with the package, as a plugin of pytest.
 """
 
 from __future__ import annotations
 
+from .clients.memory_broker import FakeClock, MemoryBroker
 from .clients.tasks.inline import run_due
-from .clients.testing import FakeClock, MemoryBroker
 
 __all__ = ["FakeClock", "MemoryBroker", "run_due"]

@@ -201,7 +201,7 @@ ORDER = {
             *("backing_up", "adopting", "cluster", "aio"),
             "tasks",
             "spooling",
-            "testing",
+            *("memory_broker", "testing"),
             "",
         ),
     ],

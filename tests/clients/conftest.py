@@ -14,7 +14,8 @@ from penstock.broker import ServeConfig
 from penstock.clients import Client, connect
 from penstock.clients.connection import delivery
 from penstock.clients.embedded.local import LocalChannel
-from penstock.clients.testing import MemoryBroker, penstock_broker, penstock_client
+from penstock.clients.memory_broker import MemoryBroker
+from penstock.clients.testing import penstock_broker, penstock_client
 from support.awaited import connect_awaited
 from support.processes import Serving
 

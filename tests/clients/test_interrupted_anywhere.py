@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from penstock.clients import connect
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from support.interrupts import ExpectedInterrupt, interrupts
 
 CLIENTS = tuple(

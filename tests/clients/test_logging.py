@@ -6,7 +6,7 @@ import logging
 
 import pytest
 from penstock.clients import connect
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from penstock.transport.messages import Evicted
 from support.reading import fetched
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from penstock.broker.errors import Fenced
 from penstock.clients import AssignmentChange
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 
 SILENCE_S = 11.0
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from penstock.clients import connect
 from penstock.clients.errors import TimedOut
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from penstock.transport.messages import Failure, Produced, Topics, Welcome
 
 

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 from penstock.clients import connect
-from penstock.clients.testing import START_US, FakeClock, MemoryBroker
+from penstock.clients.memory_broker import START_US, FakeClock, MemoryBroker
 
 USERS_TEST = """
 def test_mine(penstock_client, penstock_broker):
@@ -29,6 +29,11 @@ def test_the_fixtures_work_in_a_users_own_tests(tmp_path):
     found = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, env=alone, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout
     assert "2 passed" in found.stdout
+
+
+def test_programs_that_run_what_is_due_need_no_pytest():
+    program = "import sys; sys.modules['pytest'] = None; import penstock.testing as t; t.MemoryBroker().close()"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_brokers_in_memory_know_nothing_of_each_other(penstock_broker):

@@ -15,8 +15,8 @@ import penstock
 import penstock.aio
 import penstock.errors
 import pytest
+from penstock.clients.memory_broker import MemoryBroker
 from penstock.clients.tasks import JobStatus, Retry
-from penstock.clients.testing import MemoryBroker
 from penstock.storage.record import NO_HEADERS
 from penstock.transport.messages import Stage
 

@@ -19,7 +19,7 @@ import penstock
 import penstock.aio
 import pytest
 from penstock.clients import Stage
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from penstock.storage.batch import encode
 from support.awaited import connect_awaited
 

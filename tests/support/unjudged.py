@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.broker.engine.logs.partition import Partition
 from penstock.broker.engine.producing.proposing import produce
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from penstock.storage import codecs
 from penstock.storage.batch import Codec, ColumnId, Kind, assemble, parse
 from penstock.storage.columns import pieces

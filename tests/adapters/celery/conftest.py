@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kombu import Connection
 from penstock.broker import ServeConfig
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from support.processes import Serving
 
 NUMBERS = itertools.count(1)

@@ -11,7 +11,7 @@ from celery.exceptions import TimeoutError as CeleryTimeoutError
 from penstock.adapters.celery.results import GROUPS, RESULTS, PenstockBackend
 from penstock.adapters.celery.table import ValuesByKey
 from penstock.clients import connect
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 
 WAIT_S = 10.0
 

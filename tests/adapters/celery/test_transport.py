@@ -10,7 +10,7 @@ from kombu.exceptions import ChannelError
 from penstock.adapters.celery.names import GROUP, exchange_topic, queue_topic
 from penstock.adapters.celery.transport import address_of
 from penstock.clients import connect
-from penstock.clients.testing import START_US, MemoryBroker
+from penstock.clients.memory_broker import START_US, MemoryBroker
 
 WAIT_S = 10.0
 

@@ -12,9 +12,9 @@ from penstock.clients import TimedOut
 from penstock.clients.aio import driver as aio_driver
 from penstock.clients.connection import connection
 from penstock.clients.embedded.local import LocalChannel
+from penstock.clients.memory_broker import MemoryBroker
 from penstock.clients.producing import partition_sender as sender
 from penstock.clients.reading.mapped import MappedSource
-from penstock.clients.testing import MemoryBroker
 from penstock.transport.messages import Produced
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from penstock import aio
 from penstock.clients.errors import InvalidArgument
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from penstock.errors import UnknownTopic
 
 OPENED = ["producer", "consumer", "worker"]

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from penstock.clients import connect
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from support.locks import is_free
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from penstock.broker.errors import UnknownPartition
 from penstock.clients import InvalidArgument, connect
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from support.reading import until
 
 PARTITIONS = 3

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from penstock.clients import InvalidArgument
 from penstock.clients.arguments.quantities import microseconds
+from penstock.clients.memory_broker import START_US
 from penstock.clients.producing.queued import as_queued
-from penstock.clients.testing import START_US
 from penstock.storage.batch import batches
 from penstock.transport.messages import Produce
 

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 from penstock import Retry, Tasks
+from penstock.clients.memory_broker import START_US
 from penstock.clients.tasks.jobs import JobStatus
 from penstock.clients.tasks.runner import Runner
-from penstock.clients.testing import START_US, penstock_broker, penstock_client
+from penstock.clients.testing import penstock_broker, penstock_client
 from penstock.errors import InvalidArgument, InvalidRequest, TaskCancelled, TaskFailed, TimedOut
 
 __all__ = ["penstock_broker", "penstock_client"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from penstock.clients import Client
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from penstock.spark import connection
 from penstock.spark.sink.columns import Layout
 from penstock.spark.sink.direct import DirectStreamWriter, DirectWriter

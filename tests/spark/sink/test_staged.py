@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from penstock.broker.errors import StageLost
 from penstock.clients import Client
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.memory_broker import MemoryBroker
 from penstock.spark import connection
 from penstock.spark.errors import StaleCheckpoint
 from penstock.spark.sink.columns import Layout
