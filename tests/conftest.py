@@ -23,6 +23,8 @@ __all__ = ["driver", "spark"]  # fixtures; here alone, so that a run has one ses
 
 SOAK_FACTOR = 25
 SEED = pytest.StashKey[int]()
+SEED_OF_RUN = "penstock_seed"
+"""The name under which processes of xdist are told it."""
 
 settings.register_profile("test", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile(
@@ -38,7 +40,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     soak = config.getoption("--soak")
     settings.load_profile("soak" if soak else "test")
-    config.stash[SEED] = int(os.environ.get("PENSTOCK_SEED") or (random.randrange(1, 2**31) if soak else 1))
+    drawn = random.randrange(1, 2**31) if soak else 1
+    given = getattr(config, "workerinput", {}).get(SEED_OF_RUN) or os.environ.get("PENSTOCK_SEED")
+    config.stash[SEED] = int(given or drawn)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """The processes of a run have its seed: they have to collect the same tests."""
+    node.workerinput[SEED_OF_RUN] = node.config.stash[SEED]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
