@@ -26,6 +26,7 @@ class ClusterMember(Struct, array_like=True, frozen=True):
     free_bytes: Int64
     clock_us: Int64
     addresses: list[str]
+    progress: str = ""
 
 
 class ClusterState(Message, tag=117, frozen=True):

@@ -23,7 +23,7 @@ from ..engine.ports import NodeStanding
 from ..replica.replica import ANYWHERE
 from .pace import Ticks
 from .standing import FOLLOWER, LEADER
-from .view import UNKNOWN, free_bytes
+from .view import RECOVERING, UNKNOWN, free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ..peers.links import PeerLinks
     from ..replica.recovering import Recovery
     from ..rights import Principal
-
-RECOVERING = "recovering"
 
 
 class _NoLogs(LogStore):
@@ -141,7 +139,10 @@ class RecoveringMember:
         """What this node knows now."""
         recovery, own = self._recovery, self._links.own
         members = [
-            ClusterMember(node, RECOVERING, "", UNKNOWN, free_bytes(self._data), now.wall_us, [*own.advertise])
+            ClusterMember(
+                node, RECOVERING, "installing", UNKNOWN, free_bytes(self._data), now.wall_us, [*own.advertise],
+                recovery.catching_up.progress(),
+            )
             if node == own.node
             else ClusterMember(
                 node, LEADER if node == recovery.leader else "", "", UNKNOWN, UNKNOWN, 0,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 LEARNER = "learner"
+RECOVERING = "recovering"
 
 _STATES = {FollowerPace.PROBE: "probing", FollowerPace.REPLICATE: "replicating", FollowerPace.SNAPSHOT: "installing"}
 
@@ -74,8 +75,11 @@ class MemberView:
         elif node not in reachable:
             state = "unreachable"
         replica, leads = self._replica, leader == status.node
+        if replica.exchange.recovers(node) and node in reachable:
+            role, state = RECOVERING, "installing"
+        progress = replica.exchange.shipping.progress(node)
         room, clock_us = (replica.room.of(node), replica.clocks.of(node, now)) if leads else (UNKNOWN, 0)
-        return ClusterMember(node, role, state, lag, room, clock_us, self._links.advertised.get(node, []))
+        return ClusterMember(node, role, state, lag, room, clock_us, self._links.advertised.get(node, []), progress)
 
     def transfer(self, request: int, node: int) -> TransferBegun:
         """Begin to hand the lead over; 0: to the follower that has the most. Raises InvalidRequest, NotLeader."""

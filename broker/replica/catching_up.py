@@ -27,6 +27,7 @@ from .catchup_messages import (
     ShippedBatches,
     Staged,
     Withdrawn,
+    progress,
 )
 from .staging import OwnEnd, StagedState
 
@@ -75,6 +76,14 @@ class CatchUp:
         if self._state is not None:
             self._state.close()
         self.source, self._state, self._question = 0, None, None
+
+    def progress(self) -> str:
+        """What is fetched, and how far; "" for nothing yet."""
+        state = self._state
+        if state is None or state.current is None:
+            return ""
+        current = state.current
+        return progress(current.shipped, current.written, state.logs.index(current) + 1, len(state.logs))
 
     def tick(self) -> None:
         """Time passed: ask again for what did not come."""

@@ -57,6 +57,12 @@ class ShippedLog(Struct, array_like=True, frozen=True):
     files: list[ShippedFile]
 
 
+def progress(shipped: ShippedLog, seq: int, number: int, count: int) -> str:
+    """How far a member is that fetches a log, for people."""
+    name = f"topics/{shipped.topic.hex()}/{shipped.partition}" if shipped.topic else "metadata"
+    return f"log {number} of {count}, {name}: batch {seq} of {shipped.seq}"
+
+
 class AskManifest(Struct, array_like=True, frozen=True, tag=1):
     """What is there? `promised`: the term of a member that has lost something it acknowledged; 0 of any other."""
 

@@ -22,7 +22,7 @@ from . import checkpoint as checkpoints
 from .catching_up import CatchUp
 from .errors import ReplicaBroken
 from .places import START
-from .shipping import Shipping
+from .shipping import QUIET_TICKS, Shipping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,6 +78,7 @@ class Exchange:
         self._send = send
         self._wanted = (0, 0)  # entry and term of the state that is fetched
         self._asking: dict[int, None] = {}  # members that wait for a manifest, which waits for a checkpoint
+        self._recovering: dict[int, int] = {}  # members that have lost something, and how many ticks they were silent
         self.shipping = Shipping(self._put_piece, replica.hold, self._ended, replica.met)
         self.catching_up = CatchUp(
             files, data, replica.order.log.log_id, own=self._own, ask=self._put_ask, options=options
@@ -87,6 +88,13 @@ class Exchange:
         """Time passed."""
         self.shipping.tick()
         self.catching_up.tick()
+        is_leader = self._replica.core.role is Role.LEADER
+        silent = {member: ticks + 1 for member, ticks in self._recovering.items()}
+        self._recovering = {member: ticks for member, ticks in silent.items() if is_leader and ticks <= QUIET_TICKS}
+
+    def recovers(self, member: int) -> bool:
+        """Whether a member has lost something, and asks this leader for it."""
+        return member in self._recovering
 
     def sends(self, message: Message) -> None:
         """A message of the core leaves."""
@@ -120,8 +128,14 @@ class Exchange:
         replica = self._replica
         if replica.core.role is not Role.LEADER:
             return
-        if isinstance(said, cm.AskManifest) and said.promised and not self._serves(said.promised):
-            return
+        if isinstance(said, cm.AskManifest) and said.promised:
+            self._recovering[member] = 0
+            if not self._serves(said.promised):
+                return
+        elif isinstance(said, (cm.AskManifest, cm.Staged)):
+            self._recovering.pop(member, None)
+        elif member in self._recovering:
+            self._recovering[member] = 0
         if isinstance(said, cm.AskManifest):
             self._asking[member] = None
             replica.hold(True)  # what the checkpoint will name

@@ -33,6 +33,7 @@ from .catchup_messages import (
     ShippedFile,
     ShippedLog,
     Withdrawn,
+    progress,
 )
 from .damage import verify
 
@@ -61,6 +62,8 @@ class Shipment:
         self.manifest = manifest
         self.by_id = {each.log_id: each for each in manifest.logs}
         self.quiet = 0
+        self.progress = ""
+        """What the member asked for last."""
         self._places = {log_id: (log.path, log.files, log.generation) for log_id, log in logs.items()}
         self._reader: LogReader | None = None
 
@@ -86,6 +89,12 @@ class Shipment:
         path, files, _ = self._places[ask.log_id]
         with files.open(f"{path}/{ask.name}") as file:
             return bytes(file.pread(PIECE_BYTES, ask.position))
+
+    def note(self, ask: AskBatches | AskFile) -> None:
+        """The member asks for this now."""
+        shipped, logs = self.by_id[ask.log_id], self.manifest.logs
+        seq = ask.seq if isinstance(ask, AskBatches) else shipped.seq
+        self.progress = progress(shipped, seq, logs.index(shipped) + 1, len(logs))
 
     def has(self, ask: AskBatches | AskFile) -> bool:
         """Whether the manifest names what is asked for."""
@@ -125,6 +134,11 @@ class Shipping:
         """The lowest entry whose manifest is out; None without any."""
         return min((each.manifest.entry for each in self._shipments.values()), default=None)
 
+    def progress(self, member: int) -> str:
+        """What a member fetches, and how far it is; "" where it fetches nothing."""
+        shipment = self._shipments.get(member)
+        return "" if shipment is None else shipment.progress
+
     def offered(self, member: int) -> None:
         """A member was told that there is a state for it."""
         self._offers[member] = 0
@@ -148,6 +162,7 @@ class Shipping:
             self._send(member, Withdrawn(ask.entry), ())
             return
         shipment.quiet = 0
+        shipment.note(ask)
         self._asked.append((member, ask))
         self._work()
 

@@ -1,8 +1,8 @@
 """`penstock cluster`: what a cluster is, handing the lead over, and replacing a lost disk.
 
 Contract for programs: `status --json` is one line {"cluster", "leader": number or null, "term", "entry", "members":
-[{"id", "role", "state", "lag", "free_bytes", "clock_ms", "addresses"}, ...]}, in which null is what the answering node
-does not know. Exit code 4 while no node leads.
+[{"id", "role", "state", "lag", "free_bytes", "clock_ms", "addresses", "progress"}, ...]}, in which null is what the
+answering node does not know. Exit code 4 while no node leads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def status(session: Invocation) -> int:
     else:
         leader = f"node {state.leader}" if state.leader else "none now"
         session.output.fields([("cluster", state.cluster), ("leader", leader), ("term", state.term)])
-        columns = ["node", "role", "state", ">lag", ">free bytes", ">clock ms", "addresses"]
+        columns = ["node", "role", "state", ">lag", ">free bytes", ">clock ms", "addresses", "progress"]
         session.output.table(columns, (_row(each) for each in map(_member, state.members)))
     return exits.OK if state.leader else exits.UNAVAILABLE
 
@@ -114,9 +114,10 @@ def _member(each: ClusterMember) -> dict[str, Any]:
         "free_bytes": each.free_bytes if each.free_bytes >= 0 else None,
         "clock_ms": each.clock_us // 1000 if each.clock_us else None,
         "addresses": each.addresses,
+        "progress": each.progress or None,
     }
 
 
 def _row(member: dict[str, Any]) -> list[Any]:
     values = ["" if value is None else value for value in member.values()]
-    return [*values[:-1], ", ".join(values[-1])]
+    return [*values[:-2], ", ".join(member["addresses"]), values[-1]]

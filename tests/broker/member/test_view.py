@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,11 @@ from penstock.broker.engine.ports import NodeStanding
 from penstock.broker.errors import InvalidRequest, NotLeader
 from penstock.broker.member.view import MemberView
 from penstock.broker.peers.greeting import PeerIdentity
-from support.members import Member, Shard
+from penstock.broker.raft.messages import Kind, Message
+from penstock.broker.replica.catchup_messages import AskManifest, Staged, encode
+from penstock.broker.replica.shipping import QUIET_TICKS
+from support.damaged import cut, produce, segments
+from support.members import DATA, Member, Shard
 
 
 class Scene:
@@ -72,3 +77,49 @@ def test_what_cannot_be_replaced_is_refused_with_the_way_out(scene: Scene) -> No
     scene.replica.node.standing = NodeStanding("follower", 4, ("unix:///leader",))
     with pytest.raises(NotLeader):
         scene.replace(scene.other.number)
+
+
+def test_a_member_that_fetches_what_it_has_lost_is_recovering_and_shows_how_far_it_is(scene: Scene) -> None:
+    shard, other, topic = scene.shard, scene.other, scene.shard.topic("t")
+    produce(shard, topic, 40, size=60_000)
+    other.crash(power=False)
+    for path in segments(other, f"{DATA}/topics/{topic.hex()}/0"):
+        cut(other, path)
+    shard.begin(other)
+    assert other.recovery is not None
+    shown, own = list[tuple[str, str, str]](), set[str]()
+    for _ in range(400):
+        if other.recovery is not None:
+            own.add(other.recovery.catching_up.progress())
+        for member in shard.members.values():
+            shard.tick(member)
+            shard.turn(member)
+        for _ in range(len(shard.network)):
+            shard.turn(shard.deliver(0))
+        found = next(each for each in scene.view.state(1, scene.leader.now).members if each.node == other.number)
+        shown.append((found.role, found.state, found.progress))
+        if other in shard.closed:
+            shard.begin(other)
+            shard.closed.discard(other)
+    fetching = [each for each in shown if each[:2] == ("recovering", "installing")]
+    name = f"topics/{topic.hex()}/0"
+    batches = [int(text.split()[-3]) for _, _, text in fetching if name in text]
+    assert batches == sorted(batches)
+    assert len(set(batches)) > 1
+    assert all(re.fullmatch(r"(log [123] of 3, topics/\w{32}/[01]: batch \d+ of 20)?", text) for _, _, text in fetching)
+    assert any(name in each for each in own)
+    assert shown[-1] == ("follower", "replicating", "")
+
+
+def test_a_lead_that_is_lost_forgets_who_recovers(scene: Scene) -> None:
+    exchange = scene.replica.exchange
+    exchange.take(Message(Kind.SHIP, scene.leader.number, 9, context=encode(AskManifest(1))), {})
+    assert exchange.recovers(9)
+    for _ in range(QUIET_TICKS):
+        exchange.tick()
+    assert exchange.recovers(9)
+    exchange.tick()
+    assert not exchange.recovers(9)
+    exchange.take(Message(Kind.SHIP, scene.leader.number, 9, context=encode(AskManifest(1))), {})
+    exchange.take(Message(Kind.SHIP, scene.leader.number, 9, context=encode(Staged(1))), {})
+    assert not exchange.recovers(9)
