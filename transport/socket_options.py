@@ -36,8 +36,8 @@ COMMON = {
 
 BINDING = {
     "BACKLOG": 1024,  # a restarted broker is met by all its clients at once
-    # Fail closed: once a socket names a ZAP domain, a missing handler refuses all peers. Without a domain
-    # (NULL mechanism, as here) libzmq asks no handler at all, so plain connections are not affected.
+    # Fail closed: once a socket names a ZAP domain, a missing handler refuses all peers. Only the domain of listeners
+    # that let any peer in says otherwise (zmq_curve.ANYONE).
     "ZAP_ENFORCE_DOMAIN": 1,
 }
 """For sockets that listen."""

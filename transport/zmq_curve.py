@@ -25,6 +25,10 @@ _SELF_CHECK = b"self-check"
 Security = dict[int, int | bytes]
 """Options of a socket by number."""
 
+ANYONE: Security = {zmq.ZAP_DOMAIN: b"anyone", zmq.ZAP_ENFORCE_DOMAIN: 0}
+"""Of a listener that lets any peer in that speaks ZMTP 3. libzmq refuses earlier versions where there is a domain, and
+4.3.5 keeps 17 KiB of each peer of ZMTP 1.0 that has left where there is none. No socket is asked about this one."""
+
 log = logging.getLogger("penstock.transport")
 
 

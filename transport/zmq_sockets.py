@@ -19,7 +19,7 @@ from .keys import Key
 from .socket_options import BINDING, CLIENT, COMMON, MESSAGE_BYTES_MAX, PULL, PUSH, SERVER
 from .url import Url, connect_url, listen_url
 from .zmq_connecting import ClientSocket, PullSocket
-from .zmq_curve import GateSocket, Guarded, Security, of_client, of_listener
+from .zmq_curve import ANYONE, GateSocket, Guarded, Security, of_client, of_listener
 from .zmq_serving import PushSocket, ServerSocket
 from .zmq_socket import SocketOwner
 
@@ -86,7 +86,7 @@ class Context(SocketOwner):
 
     def _listening(self, domain: str, url: Url) -> Security:
         if self._guarded is None:
-            return {}
+            return ANYONE
         return of_listener(self._guarded, domain, encrypted=url.scheme == "tcp")
 
     def _connecting(self, url: Url) -> Security:

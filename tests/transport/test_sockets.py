@@ -375,10 +375,9 @@ def test_a_peer_that_speaks_another_protocol_is_not_heard(sockets, server):
         stranger.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
         if scheme == "unix":
             until(lambda: server.receive() or server.cut["broken framing"], server)
-            with contextlib.suppress(ConnectionResetError):  # it left something unread
-                assert stranger.recv(1) == b""
-        else:
-            door.until(rejected=1)  # libzmq takes it for ZMTP 1.0
+        with contextlib.suppress(ConnectionResetError):  # it left something unread
+            while stranger.recv(1000):
+                continue  # a greeting of ZMTP, then the end
         exchange(server, connected(sockets, server), [b"x"])
         door.drain()
     assert door.requests == []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from math import inf
 from pathlib import Path
 
@@ -358,3 +359,27 @@ def test_an_address_of_events_is_never_one_that_libzmq_may_still_be_giving_up():
         events = context.monitor(client.raw, zmq.EVENT_ALL)
         client.close()  # waits until its last event is taken
         events.close(0)
+
+
+GREETINGS = {
+    "no version, as 1.0": b"*1\r\n$4\r\nPING\r\n" * 100,
+    "1.0": b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x00\x05" + b"\x01\x00" * 20,
+    "2.0": b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x01\x05\x00\x00" + b"\x00\x01x" * 20,
+}
+
+
+@pytest.mark.parametrize("version", GREETINGS)
+@pytest.mark.parametrize("kind", ["server", "push"])
+def test_a_peer_of_a_version_before_3_is_hung_up_on(context: Context, version: str, kind: str):
+    """libzmq keeps 17 KiB of each peer of 1.0 that has left."""
+    listener = "tcp://127.0.0.1:0"
+    listening = context.server([listener]) if kind == "server" else context.push("tcp://127.0.0.1:1")
+    place = listening.endpoints[0] if isinstance(listening, ServerSocket) else listening.endpoint
+    with socket.create_connection(("127.0.0.1", int(place.rpartition(":")[2])), timeout=WAIT) as peer:
+        peer.sendall(GREETINGS[version])
+        with suppress(ConnectionResetError, BrokenPipeError):
+            while peer.recv(1000):
+                peer.sendall(b"\x00\x01x" * 20)
+    if isinstance(listening, ServerSocket):
+        assert listening.receive() is None
+        connected(context, listening)
