@@ -22,7 +22,7 @@ from . import checkpoint as checkpoints
 from .catching_up import CatchUp
 from .errors import ReplicaBroken
 from .places import START
-from .shipping import QUIET_TICKS, Shipping
+from .shipping import QUIET_TICKS, ManifestDraft, Shipping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,7 +79,8 @@ class Exchange:
         self._wanted = (0, 0)  # entry and term of the state that is fetched
         self._asking: dict[int, None] = {}  # members that wait for a manifest, which waits for a checkpoint
         self._recovering: dict[int, int] = {}  # members that have lost something, and how many ticks they were silent
-        self.shipping = Shipping(self._put_piece, replica.hold, self._ended, replica.met)
+        self._listings: list[tuple[ManifestDraft, list[int]]] = []  # manifests in the making, and for which members
+        self.shipping = Shipping(self._put_piece, self._hold, self._ended, replica.met)
         self.catching_up = CatchUp(
             files, data, replica.order.log.log_id, own=self._own, ask=self._put_ask, options=options
         )
@@ -151,15 +152,33 @@ class Exchange:
         return bool(self._asking)
 
     def checkpointed(self, made: Checkpoint) -> None:
-        """A checkpoint is durable: send it to the members that wait for one. Raises StorageError."""
-        asking, self._asking = self._asking, {}
-        for member in asking:
-            time_us = self._replica.order.log.place_behind(made.entry)[0].time_us
-            self.shipping.begin(member, made, time_us, self._replica.logs())
+        """A checkpoint is durable: make the manifest of it for the members that wait for one. Raises StorageError."""
+        if self._asking:
+            replica = self._replica
+            time_us = replica.order.log.place_behind(made.entry)[0].time_us
+            self._listings.append((ManifestDraft(made, time_us, replica.logs()), list(self._asking)))
+            self._asking.clear()
+
+    def work(self) -> None:
+        """Go on with a manifest, and send it once it is made. Raises StorageError."""
+        if self._listings and self._listings[0][0].step():
+            listing, members = self._listings.pop(0)
+            for member in members:
+                self.shipping.begin(member, listing)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is something to do in the next turn."""
+        return bool(self._asking or self._listings)
+
+    def _hold(self, held: bool) -> None:
+        """Nothing is shipped any more, or something is: files stay for members that wait, too."""
+        self._replica.hold(held or self.is_busy)
 
     def end_lead(self) -> None:
         """This node leads no more, so it hands nothing out."""
         self._asking.clear()
+        self._listings.clear()
         self.shipping.end_all()
         self._replica.hold(False)
 

@@ -225,6 +225,7 @@ class Replica:
         if (made := self._checkpoints.work(self, begin=begin or self.exchange.waits)) is not None:
             self._storage.checkpoint = made
             self.exchange.checkpointed(made)
+        self.exchange.work()
 
     def synced(self, now: Now) -> None:
         """Logs became durable: acknowledge, and apply what that commits."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,6 +48,9 @@ QUIET_TICKS = 100
 
 OFFER_TICKS = 20
 """Without a question after an offer, the offer has failed."""
+
+LISTED_AT_ONCE = 64
+"""Logs of a manifest that are listed in one turn."""
 
 TICK_BYTES = 4 << 20
 """What may leave in one tick, to all members together; one piece may exceed it."""
@@ -112,6 +116,30 @@ class Shipment:
             self._reader = None
 
 
+class ManifestDraft:
+    """The logs of a manifest, listed some at a time: each takes a few reads, and there may be thousands."""
+
+    def __init__(self, checkpoint: Checkpoint, time_us: int, logs: Iterable[LogWriter]) -> None:
+        """`time_us`: of the checkpoint's entry. Nothing of the logs goes before the manifest is made."""
+        self.logs = {log.log_id: log for log in logs}
+        self._checkpoint = checkpoint
+        self._time_us = time_us
+        places = checkpoint.places()
+        self._left = ((log, *places[log_id]) for log_id, log in self.logs.items() if log_id in places)
+        self._named: list[ShippedLog] = []
+
+    def step(self, most: int = LISTED_AT_ONCE) -> bool:
+        """List some more. Returns whether all are. Raises StorageError."""
+        some = list(islice(self._left, most))
+        self._named += [_shipped(*each) for each in some]
+        return len(some) < most
+
+    def manifest(self) -> Manifest:
+        """All that is listed."""
+        checkpoint = self._checkpoint
+        return Manifest(checkpoint.entry, msgspec.msgpack.encode(checkpoint), self._time_us, self._named)
+
+
 class Shipping:
     """All shipments of a leader. `hold` is told whether files must stay, `ended` of members that fell silent, and
     `met` of damage."""
@@ -143,16 +171,13 @@ class Shipping:
         """A member was told that there is a state for it."""
         self._offers[member] = 0
 
-    def begin(self, member: int, checkpoint: Checkpoint, time_us: int, logs: Iterable[LogWriter]) -> None:
-        """Send a member the manifest of a checkpoint that was just made. Raises StorageError."""
+    def begin(self, member: int, listing: ManifestDraft) -> None:
+        """Send a member the manifest of a checkpoint that was just made."""
         self.end(member)
         self._offers.pop(member, None)
         self._hold(True)
-        by_id = {log.log_id: log for log in logs}
-        places = checkpoint.places()
-        named = [_shipped(by_id[log_id], *places[log_id]) for log_id in places if log_id in by_id]
-        manifest = Manifest(checkpoint.entry, msgspec.msgpack.encode(checkpoint), time_us, named)
-        self._shipments[member] = Shipment(manifest, by_id)
+        manifest = listing.manifest()
+        self._shipments[member] = Shipment(manifest, listing.logs)
         self._send(member, manifest, ())
 
     def asked(self, member: int, ask: AskBatches | AskFile) -> None:

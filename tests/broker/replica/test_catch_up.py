@@ -130,7 +130,9 @@ def test_files_stay_while_a_member_fetches_them_and_go_when_it_falls_silent():
     assert replica is not None
     found = replica.checkpoint()
     time_us = replica.order.log.place_behind(found.entry)[0].time_us
-    replica.exchange.shipping.begin(away.number, found, time_us, replica.logs())
+    listing = shipping.ManifestDraft(found, time_us, replica.logs())
+    assert listing.step()
+    replica.exchange.shipping.begin(away.number, listing)
     first = replica.order.first_index()
     fill(shard, topic, 12)
     assert replica.order.first_index() == first
@@ -138,6 +140,23 @@ def test_files_stay_while_a_member_fetches_them_and_go_when_it_falls_silent():
     assert replica.exchange.shipping.entry() is None
     fill(shard, topic, 12)
     assert replica.order.first_index() > first
+
+
+def test_files_stay_for_a_member_that_waits_for_a_manifest_when_another_one_has_its_state():
+    shard, _, away = behind(6)
+    leader = shard.leader
+    assert leader is not None
+    replica = leader.replica
+    assert replica is not None
+    ask = Message(Kind.SHIP, leader.number, away.number, context=cm.encode(cm.AskManifest(0)))
+    replica.exchange.take(ask, {})
+    replica.exchange.shipping._hold(False)
+    assert replica.keeps_files
+    shard.turn(leader)
+    assert replica.exchange.shipping.entry() is not None
+    assert not replica.exchange.is_busy
+    replica.exchange.shipping.end(away.number)
+    assert not replica.keeps_files
 
 
 def test_a_log_that_the_leader_has_trimmed_beyond_the_member_is_replaced_whole():

@@ -232,10 +232,13 @@ def test_a_member_that_asks_for_a_state_costs_no_lead_where_many_logs_are_to_be_
     shard.sent(ask, [])
     term, timed = leader.replica.core.term, Timed(shard, sync_s=0.01)
     until_s = shard.now_s + 20
+    listed = 0
     while leader.replica.exchange.shipping.entry() is None:
         timed.step()
+        listed += bool(leader.replica.exchange._listings)
         assert shard.now_s < until_s
         assert leader.leads, "two seconds of syncs in one turn"
+    assert listed >= 3
     for _ in range(800):
         timed.step()
     assert leader.leads

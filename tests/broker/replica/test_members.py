@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from penstock.broker.engine.ports import NodeStanding
 from penstock.broker.raft.state import Role
@@ -223,6 +225,16 @@ def test_a_promise_that_a_crash_has_torn_is_none_that_is_missed():
 def test_random_lives_keep_every_invariant_and_go_on_at_the_end(first):
     for seed in range(first, first + 50):
         assert failure(seed, 250) == "", f"make sim SEEDS=1 FROM={seed}"
+
+
+def test_members_of_random_lives_free_what_retention_takes_whether_they_lead_or_not():
+    counts = Counter[str]()
+    for seed in range(10):
+        life = MemberLife(seed, 250)
+        life.run()
+        counts.update(life.shard.counts)
+    assert counts["freed by a leader"]
+    assert counts["freed by a follower"]
 
 
 @pytest.mark.soak
