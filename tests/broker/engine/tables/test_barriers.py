@@ -78,3 +78,5 @@ def test_a_copy_and_a_snapshot_have_what_is_ready_and_go_on_alone():
     ahead = other.copy()
     ahead.apply(told(0))
     assert other.by_id[ONE].words == {}
+    copy.apply(fx.BarrierFired(ONE))
+    assert list(made.ready) == [ONE]

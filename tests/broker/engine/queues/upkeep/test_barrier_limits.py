@@ -303,7 +303,7 @@ def test_a_queue_of_members_is_in_any_partition_of_its_topic(scene: Scene):
     scene.rig.ask(m.AlterTopic, scene.then, {}, 3)
     scene.rig.ask(m.SetQueue, scene.then, "late", {})
     topic = scene.rig.node._registry.topics.get(scene.then)
-    topic.readable.remove(topic.partition(0))
+    del topic.partition(0).proposed.queues.by_name["late"]
     assert isinstance(scene.set(queues=[m.MemberQueue(scene.then, "late")], number=1), m.Done)
 
 

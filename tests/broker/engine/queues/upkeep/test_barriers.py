@@ -132,6 +132,14 @@ def test_a_deleted_barrier_appends_nothing_and_its_members_go_on(scene: Scene):
     assert scene.listed() == []
 
 
+def test_a_member_does_not_wait_for_a_barrier_whose_topic_is_deleted(scene: Scene):
+    scene.set()
+    scene.send([0])
+    assert "barrier" in scene.ask(0).why
+    scene.rig.ask(m.DeleteTopic, scene.then)
+    assert "barrier" not in scene.ask(0).why
+
+
 def test_a_barrier_that_is_not_there_is_not_deleted(scene: Scene):
     scene.set()
     assert isinstance(scene.delete(), m.Done)
