@@ -49,6 +49,9 @@ OBJECT_BYTES = 64
 LARGE = 2048
 """From this many bytes a value on, slicing the column in place is cheaper than slicing a copy of it."""
 
+REPEATED_BYTES = 16 << 10
+"""Of a value that is repeated, laid out at once."""
+
 Lengths = list[int] | np.ndarray
 """Bytes of each value: a list for FEW values, an array for more."""
 
@@ -97,8 +100,14 @@ def joined(lengths: np.ndarray, data: list[Buffer]) -> Pieces:
 
 
 def repeated(value: bytes, count: int) -> Pieces:
-    """A variable column of one value, `count` times. Raises BatchTooLarge."""
-    return joined(np.full(count, len(value), np.int64), [value * count])
+    """A variable column of one value, `count` times. Raises BatchTooLarge.
+
+    In parts of some of it: one part as long as the column would be memory that is touched once, and costs more than
+    the copy.
+    """
+    many = max(min(REPEATED_BYTES // max(len(value), 1), count), 1)
+    data: list[Buffer] = [value * many] * (count // many)
+    return joined(np.full(count, len(value), np.int64), [*data, value * (count % many)])
 
 
 def shared(column: Buffer, count: int) -> bytes | None:

@@ -47,7 +47,7 @@ def encode(
     values: Sequence[bytes | None],
     *,
     keys: Sequence[bytes | None] | None = None,
-    headers: Sequence[Mapping[str, bytes] | None] | None = None,
+    headers: Sequence[Mapping[str, bytes] | None] | Mapping[str, bytes] | None = None,
     event_times: Sequence[int] | None = None,
     priorities: Sequence[int] | None = None,
     not_before: Sequence[int] | None = None,
@@ -62,9 +62,10 @@ def encode(
     """Encode records as a batch without a place in a log; `kind` is STAGED for those of a transaction.
 
     A value of None is null. What stands beside `values` is as long as they are, or None; single keys and headers may be
-    None. Times are microseconds UTC; a `not_before` of 0 is none, an empty `dedup` key is none, priorities are 0 to
-    255. `lengths` are `columns.lengths(values)`, if the caller has them already and no value is null. Raises
-    InvalidBatch (no records, not bytes, lengths differ) and BatchTooLarge.
+    None. One map of `headers` is that of all records, and is packed once. Times are microseconds UTC; a `not_before` of
+    0 is none, an empty `dedup` key is none, priorities are 0 to 255. `lengths` are `columns.lengths(values)`, if the
+    caller has them already and no value is null. Raises InvalidBatch (no records, not bytes, lengths differ) and
+    BatchTooLarge.
     """
     if not values:
         raise InvalidBatch("a batch needs at least one record")
@@ -77,7 +78,10 @@ def encode(
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)
     if headers is not None:
-        found += _header_columns(_same_length("headers", headers, values), codec)
+        if isinstance(headers, Mapping):
+            found += _shared_header_columns(headers, len(values), codec)
+        else:
+            found += _header_columns(_same_length("headers", headers, values), codec)
     if event_times is not None:
         times = np.asarray(_same_length("event_times", event_times, values), "<i8")
         found.append((ColumnId.EVENT_TIME, Codec.NONE, times.tobytes()))
@@ -210,15 +214,17 @@ def not_before_column(times: Sequence[int] | np.ndarray) -> list[tuple[int, int,
 
 def _header_columns(headers: Sequence[Mapping[str, bytes] | None], codec: int) -> list[tuple[int, int, Raw]]:
     """Maps, and the lists of records whose headers do not fit one."""
-    first, count = headers[0], len(headers)
-    if headers[-1] is first and len(set(map(id, headers))) == 1:  # the same of all: packed once
-        found: list[tuple[int, int, Raw]] = [(ColumnId.HEADERS, codec, columns.repeated(pack_headers(first), count))]
-        kinds = {type(first)}
-    else:
-        found = [(ColumnId.HEADERS, codec, columns.pieces(list(map(pack_headers, headers))))]
-        kinds = set(map(type, headers))
-    if HeaderList in kinds:
+    found: list[tuple[int, int, Raw]] = [(ColumnId.HEADERS, codec, columns.pieces(list(map(pack_headers, headers))))]
+    if HeaderList in set(map(type, headers)):
         found.append((ColumnId.HEADER_LIST, codec, columns.pieces(list(map(pack_list, headers)))))
+    return found
+
+
+def _shared_header_columns(headers: Mapping[str, bytes], count: int, codec: int) -> list[tuple[int, int, Raw]]:
+    """The same of records that all have these headers."""
+    found: list[tuple[int, int, Raw]] = [(ColumnId.HEADERS, codec, columns.repeated(pack_headers(headers), count))]
+    if isinstance(headers, HeaderList):
+        found.append((ColumnId.HEADER_LIST, codec, columns.repeated(pack_list(headers), count)))
     return found
 
 

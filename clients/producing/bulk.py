@@ -223,7 +223,7 @@ def _piece(
             producer_epoch=epoch,
             first_sequence=sequence,
             lengths=lengths,
-            headers=None if shape.headers is None else [shape.headers] * len(values),
+            headers=shape.headers,
             **uniform_columns(shape.queued, len(values)),
         )
 
