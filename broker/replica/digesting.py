@@ -103,8 +103,7 @@ class Digesting:
             return
         core = self._replica.core
         if message.kind is Kind.HEARTBEAT_ACK:
-            if core.role is Role.LEADER:
-                self._votes.heard(message.sender, said, core.status().configuration.voters)
+            self._votes.heard(message.sender, said, core.status().configuration.voters)
         elif (damage := self._damage(said)) is not None:
             raise damage
 

@@ -87,6 +87,20 @@ def test_a_member_without_which_there_is_no_majority_does_not_close():
     shard.until(lambda: is_whole(shard))
 
 
+def test_a_leader_does_not_close_while_another_member_is_away():
+    shard = Shard(5)
+    topic = shard.topic("t")
+    produce(shard, topic, 4)
+    leader, member = shard.leader, a_follower(shard)
+    heartbeats = leader.replica.heartbeats
+    assert heartbeats.spares_itself
+    heartbeats.sparing.heard(member.number, is_damaged=True)
+    assert heartbeats.sparing.lets_close(member.number, others_suffice=True)
+    assert not heartbeats.spares_itself
+    heartbeats.sparing.heard(member.number, is_damaged=False)
+    assert heartbeats.spares_itself
+
+
 def lets(sparing: Sparing, *nodes: int, suffice: bool = True) -> list[bool]:
     return [sparing.lets_close(node, others_suffice=suffice) for node in nodes]
 
