@@ -1,7 +1,8 @@
 """The gateway process: one event loop, one connection to the broker, and the doors.
 
 Contract: `run` serves until SIGTERM or SIGINT, then answers what has arrived, for `drain_s` at most. `ready` is called
-once, with the event that programs read. The broker may be restarted meanwhile. Once the process is about to end, no
+once, with the event that programs read, when a broker is there: one that does not lead will do, as its doors say which
+node does. The broker may be restarted meanwhile. Once the process is about to end, no
 other of these signals cuts it short. Raises what keeps it from serving.
 """
 
@@ -99,7 +100,7 @@ async def _serve(
     shared = GatewayParts(link, every, HeldBytes(), users, certificate)
     following = loop.create_task(certificate.follow())
     try:
-        await link.client.ping()
+        await link.driver.run(connection.reached(connection.deadline()))
         doors, bound = [], {}
         try:
             for name, urls in config.addresses().items():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...transport.messages import Hello
 from ..diagnostics import say
-from ..errors import InvalidRequest, NotLeader
+from ..errors import InvalidRequest, NoLeader, NotLeader
 from ..raft.messages import NONE
 from ..raft.state import Role
 from ..replica.errors import ReplicaBroken
@@ -172,7 +172,7 @@ class ShardMember:
             self._is_leaving = True
             view = self._node.clustering.view
             assert view is not None, "a member is of a cluster"
-            with suppress(NotLeader, InvalidRequest):
+            with suppress(NotLeader, NoLeader, InvalidRequest):
                 view.transfer(0, 0)
         status = core.status()
         return status.role is Role.LEADER and status.transferee != NONE

@@ -105,6 +105,7 @@ class Connection:
         self.sessions: dict[int, ConnectionSession] = {}
         self._name = name
         self._ready = False
+        self._was_reached = False  # a broker has answered a greeting, perhaps that it does not lead
         self._torn = False  # a call was interrupted, and the channel may not have been told
         self._denied = ""  # why the broker greets us later
         self.refused: Error | None = None  # why client and broker cannot work together
@@ -323,6 +324,7 @@ class Connection:
         self._greet_again = FOREVER
         if isinstance(message, Failure):
             if message.code in NOT_LEADING:
+                self._was_reached = True
                 self._not_led(message)
             elif message.after_ms:
                 self._greet_again, self._denied = self.clock() + message.after_ms / 1000, message.message
@@ -332,6 +334,7 @@ class Connection:
         if not isinstance(message, Welcome):
             self._refuse(ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}"))
             return
+        self._was_reached = True
         search = self._seeking.search
         if message.role == FOLLOWER or message.term < search.term:
             self._missed("it does not lead", term=message.term, leader=message.leader)
@@ -436,15 +439,23 @@ class Connection:
         return self.clock() + (self.timeout if timeout is None else timeout)
 
     def ready(self, deadline: float) -> Steps[Welcome]:
-        """Wait for the broker's greeting; returns whether that took long."""
+        """Wait for the greeting of a broker that serves us."""
+        yield from self._greeted_when(lambda: self._ready and self.welcome is not None, deadline)
+        assert self.welcome is not None, "it is there with the first greeting"
+        return self.welcome
+
+    def reached(self, deadline: float) -> Steps[None]:
+        """Wait until a broker is there, be it one that does not lead."""
+        yield from self._greeted_when(lambda: self._was_reached, deadline)
+
+    def _greeted_when(self, is_so: Callable[[], bool], deadline: float) -> Steps[None]:
         aloud_at = self.clock() + SILENT_S
-        while self.welcome is None or not self._ready:
+        while not is_so():
             self.check(deadline, "connecting")
             if self.clock() >= aloud_at:
                 aloud_at = FOREVER
                 log.warning("waiting for the broker at %s, for up to %g s: %s", self.url, self.timeout, self.state)
             yield Pause(min(deadline, aloud_at))
-        return self.welcome
 
     def too_large(self, batch: Buffer, count: int) -> BatchTooLarge | None:
         """The refusal of a batch of `count` records that is over the broker's frame limit, which is not to be sent.

@@ -162,6 +162,18 @@ def test_a_leader_without_followers_ends_all_the_same(cluster: ClusterProcesses)
         node.close()
 
 
+def test_the_last_node_ends_without_a_word_of_errors(cluster: ClusterProcesses) -> None:
+    """It knows of no leader that it could hand anything to."""
+    for number in cluster.numbers[1:]:
+        cluster.kill(number)
+    node = cluster.nodes.pop(1)
+    while not node.roles or node.roles[-1][0] != "candidate":
+        assert node.watch(30.0), node.errors()
+    assert node.end() == 0
+    assert "should not happen" not in node.errors()
+    node.close()
+
+
 # -- consumers, workers and transactions of ordinary clients ---------------------------------------
 
 LEASE_S = 10.0
