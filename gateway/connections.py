@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
+from ..broker.system import return_free_memory
 from .lingering import linger
 
 SWEEP_S = 1.0
@@ -28,6 +29,10 @@ REFUSED_MAX = 100
 SWEPT = 1000
 """Closed connections of all doors after which what they leave is collected. They are freed without that (`teller`,
 `_forget`), but what a request leaves that failed is not, and the collector is calm for the sake of latency."""
+
+
+FLOOD = 1000
+"""Connections of all doors that are many: once half of them have left, their memory goes back to the system."""
 
 
 class DoorConnection(Protocol):
@@ -56,11 +61,25 @@ class AllConnections:
         self.most = most
         self.doors: list[Connections[Any]] = []
         self._closed = 0
+        self._peak = 0  # since memory was given back
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.doors))
 
     @property
     def full(self) -> bool:
         """Whether there are as many as there may be."""
-        return sum(map(len, self.doors)) >= self.most
+        return self.count >= self.most
+
+    def look(self) -> None:
+        """Give memory back after a flood, of which the C library would keep all."""
+        count = self.count
+        self._peak = max(self._peak, count)
+        if self._peak >= FLOOD and count <= self._peak // 2:
+            self._peak = count
+            return_free_memory()
 
     def closed(self) -> None:
         """Know of one that is open no longer."""
@@ -130,6 +149,7 @@ class Connections(Generic[Opened]):
 
     def look(self) -> None:
         """Cut off those that are overdue."""
+        self._every.look()
         now = time.monotonic()
         for connection in self:
             if connection.overdue(now):

@@ -32,6 +32,10 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 OWN_DESCRIPTORS = 256
 """Of the process itself: its sockets, the broker, files, and connections that are refused or fail to begin."""
 
+DESCRIPTORS_MOST = 16 << 10
+"""Enough for the connections of both doors. Of TLS, a peer that has yet to finish the handshake takes 50 KiB, and is
+there for a door that refuses it, too: the system keeps further ones out."""
+
 
 class GatewayDoor(Protocol):
     """A door, as the process sees it."""
@@ -94,7 +98,7 @@ async def _serve(
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in STOPS:
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    every = AllConnections(max(set_file_limit() - OWN_DESCRIPTORS, 1))
+    every = AllConnections(max(set_file_limit(DESCRIPTORS_MOST) - OWN_DESCRIPTORS, 1))
     connection = open_connection(config.url, timeout=config.timeout_s, name="gateway", clock=time.monotonic)
     link = BrokerLink(AsyncDriver(connection))
     shared = GatewayParts(link, every, HeldBytes(), users, certificate)

@@ -171,3 +171,14 @@ def test_what_closed_connections_leave_is_collected_now_and_then() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_memory_goes_back_to_the_system_once_half_of_a_flood_has_left(monkeypatch: pytest.MonkeyPatch):
+    given: list[int] = []
+    every = AllConnections(1 << 20)
+    there = [0]
+    every.doors.append(type("Door", (), {"__len__": lambda self: there[0]})())
+    monkeypatch.setattr("penstock.gateway.connections.return_free_memory", lambda: given.append(there[0]))
+    for there[0] in (0, 999, 10, 999, 1000, 501, 3000, 1501, 1500, 1400, 700, 699, 0, 999, 0):
+        every.look()
+    assert given == [1500, 700]
