@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..raft.messages import Kind, Message
 from ..raft.state import Role
-from .sparing import Sparing
+from .sparing import SILENT_TICKS, Sparing
 
 if TYPE_CHECKING:
     from ...storage.errors import Corrupt
@@ -39,6 +39,7 @@ class Heartbeats:
     def __init__(self, replica: Beating) -> None:
         self._replica = replica
         self.sparing = Sparing()
+        self._handed_over = 0  # ticks before the lead may be handed over again
 
     @property
     def spares_itself(self) -> bool:
@@ -47,7 +48,7 @@ class Heartbeats:
         return not self.sparing.away and core.spares(core.status().node)
 
     def rotten(self, damage: Corrupt) -> None:
-        """Bytes here that nothing has read do not verify: close for it once the others go on without this member."""
+        """Bytes here do not verify: close for it once the others go on without this member, and lead no more."""
         self.sparing.found = self.sparing.found or damage
 
     def tick(self) -> None:
@@ -55,8 +56,24 @@ class Heartbeats:
         self._replica.digesting.tick()
         leads = self._replica.core.role is Role.LEADER
         self.sparing.tick(leads=leads)
+        self._handed_over = max(self._handed_over - 1, 0)
         if leads and self.sparing.found is not None:
             self._replica.met(self.sparing.found)
+            if not self.spares_itself and not self._handed_over:
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Have a follower lead that may be whole: there, others find what is damaged here."""
+        core = self._replica.core
+        status = core.status()
+        sound = {
+            node: member.match
+            for node, member in status.members.items()
+            if node in status.configuration.voters and member.active and not self.sparing.is_damaged(node)
+        }
+        sound.pop(status.node, None)
+        if sound and core.transfer(max(sound, key=sound.__getitem__)):
+            self._handed_over = SILENT_TICKS
 
     def leaves(self, message: Message) -> None:
         """A message of the core leaves."""

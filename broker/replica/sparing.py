@@ -42,6 +42,10 @@ class Sparing:
             self._silent = 0
             self.away = node if is_damaged else 0
 
+    def is_damaged(self, node: int) -> bool:
+        """Whether a member has said that it has damage, or may be closed for it."""
+        return node in self._damaged or node == self.away
+
     def lets_close(self, node: int, *, others_suffice: bool) -> bool:
         """Whether a follower may close now."""
         if node not in self._damaged or not others_suffice or self.away not in (0, node):

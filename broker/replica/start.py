@@ -107,7 +107,13 @@ def start(
     logs.places = opened.places
     answers = HeldAnswers(port)
     lead: list[Replica] = []
-    answers.spared, answers.tell = lambda: lead[0].heartbeats.spares_itself, on_damage
+    answers.spared = lambda: lead[0].heartbeats.spares_itself
+
+    def stay(damage: Corrupt) -> None:
+        on_damage(damage)
+        lead[0].heartbeats.rotten(damage)
+
+    answers.tell = stay
     node = _open_node(
         opened,
         lambda: Node(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
+from penstock.broker.raft.state import Role
 from penstock.broker.replica.damage import noted
 from penstock.broker.replica.sparing import SILENT_TICKS, Sparing
 from penstock.storage.errors import Corrupt
@@ -87,6 +91,25 @@ def test_a_member_without_which_there_is_no_majority_does_not_close():
     shard.until(lambda: is_whole(shard))
 
 
+def test_a_leader_with_damage_that_may_not_close_hands_the_lead_to_a_member_without():
+    """Else one that fetches what it has lost asks a leader for it that has lost the same."""
+    shard = Shard(6)
+    topic = shard.topic("t")
+    produce(shard, topic, 4)
+    leader, member = shard.leader, a_follower(shard)
+    third = next(each for each in shard.members.values() if each not in (leader, member))
+    third.crash(power=False)
+    shard.rounds(25)
+    closed = closings(shard)
+    rot(shard, leader, topic)
+    shard.until(lambda: shard.leader is member)
+    produce(shard, topic, 2)
+    assert closed == []
+    third.start()
+    shard.until(lambda: closed == [leader.number], rounds=400)
+    shard.until(lambda: is_whole(shard) and noted(leader.files, DATA) is None)
+
+
 def test_a_leader_does_not_close_while_another_member_is_away():
     shard = Shard(5)
     topic = shard.topic("t")
@@ -99,6 +122,37 @@ def test_a_leader_does_not_close_while_another_member_is_away():
     assert not heartbeats.spares_itself
     heartbeats.sparing.heard(member.number, is_damaged=False)
     assert heartbeats.spares_itself
+
+
+def test_the_lead_goes_to_the_voter_that_has_the_most_and_is_offered_again_after_a_while():
+    shard = Shard(7)
+    topic = shard.topic("t")
+    produce(shard, topic, 4)
+    leader = shard.leader
+    heartbeats, core = leader.replica.heartbeats, leader.replica.core
+    status, offered = core.status(), list[int]()
+    one, other = sorted(set(status.members) - {leader.number})
+    ahead = replace(status.members[other], match=status.members[other].match + 1)
+    heartbeats._replica = SimpleNamespace(
+        core=SimpleNamespace(
+            role=Role.LEADER, spares=lambda node: False, transfer=lambda node: offered.append(node) or True,
+            status=lambda: replace(status, members=status.members | {other: ahead}),
+        ),
+        digesting=SimpleNamespace(tick=lambda: None), met=lambda damage: None,
+    )  # fmt: skip
+    heartbeats.tick()
+    assert offered == [], "without damage"
+    heartbeats.rotten(Corrupt("it rots", path="p"))
+    for _ in range(SILENT_TICKS):
+        heartbeats.tick()
+    assert offered == [other]
+    heartbeats.sparing.heard(other, is_damaged=True)
+    heartbeats.tick()
+    assert offered == [other, one]
+    heartbeats.sparing.heard(one, is_damaged=True)
+    for _ in range(2 * SILENT_TICKS):
+        heartbeats.tick()
+    assert offered == [other, one], "all have damage"
 
 
 def lets(sparing: Sparing, *nodes: int, suffice: bool = True) -> list[bool]:
