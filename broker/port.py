@@ -112,16 +112,16 @@ class SocketPort:
             meter.answered(peer, getattr(message, "request", 0), len(payload), time.monotonic())
         if self.names.open:
             self.names.answered(peer, message, time.monotonic())
-        is_delivery = isinstance(message, Deliver)
-        if is_delivery and self._servers[peer.server].is_behind(peer.identity):
-            return False
-        if is_delivery or len(payload):
+        if isinstance(message, Deliver) or len(payload):
             for before in self._unsent.pop(peer, ()):
                 self._send(peer, before)
             return self._send(peer, message, payload)
         self._unsent.setdefault(peer, []).append(message)
         self.holds = True
         return True
+
+    def is_behind(self, peer: Any) -> bool:
+        return self._servers[peer.server].is_behind(peer.identity)
 
     def send_answers(self) -> None:
         """Let go what was replied in this turn: batches first, then the answers, each peer's in order.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
 BEHIND_BYTES = 16 << 20
-"""With more than this waiting, the requests of a peer are set aside: four of the largest answers."""
+"""With more than this waiting, deliveries to a peer pause, and its requests are set aside: four large answers."""
 
 LOOK_S = 0.01
 """How often to look whether such a peer has read: libzmq tells when it is asked."""
@@ -107,6 +107,7 @@ class ServerSocket(Listening):
         self._is_aside_next = False
         self._unread = Unread()
         self._behind: set[bytes] = set()
+        self._eased: list[bytes] = []  # peers that were
         self._held: set[bytes] = set()
         self._look_s = 0.0
         self._full: dict[bytes, None] = {}
@@ -155,8 +156,8 @@ class ServerSocket(Listening):
 
     @property
     def readable(self) -> bool:
-        """Whether `receive` would return something, or set it aside."""
-        return self._aside.ready or super().readable
+        """Whether `receive` would return something, or set it aside, or a peer that was behind has read."""
+        return bool(self._eased) or self._aside.ready or super().readable
 
     def receive(self) -> tuple[bytes, list[Buffer]] | None:
         """The next message and its peer; None when none waits. What was set aside and what comes take turns."""
@@ -198,6 +199,7 @@ class ServerSocket(Listening):
         self._look_s = time.monotonic() + LOOK_S
         for peer in [peer for peer in self._behind if self._unread.bytes_of(peer) <= BEHIND_BYTES]:
             self._behind.remove(peer)
+            self._eased.append(peer)
             if peer not in self._held:
                 self._aside.resume(peer)
 
@@ -239,15 +241,19 @@ class ServerSocket(Listening):
         return sent
 
     def eased(self) -> list[bytes]:
-        """Peers that were FULL and may not be any more; those to ask after something has happened (`fd`)."""
-        eased = list(islice(self._full, EASED_MOST))
-        for peer in eased:
+        """Peers that were behind and have read, or were FULL and may not be: those to ask after something happened."""
+        tried = list(islice(self._full, EASED_MOST))
+        for peer in tried:
             del self._full[peer]
-        return eased
+        eased, self._eased = self._eased, []
+        return eased + tried
 
     def is_behind(self, peer: bytes) -> bool:
-        """Never, as far as libzmq tells: a peer that reads too slowly makes a send FULL."""
-        return False
+        """Whether a peer has so much to read already that what can wait should; `eased` says when it has not."""
+        if self._unread.bytes_of(peer) <= BEHIND_BYTES:
+            return False
+        self._behind.add(peer)
+        return True
 
     def lost(self) -> list[bytes]:
         """None, as far as libzmq tells: that a peer has left shows when something is sent to it."""

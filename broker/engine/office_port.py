@@ -28,6 +28,9 @@ class OfficePort:
     def reply(self, peer: Peer, message: Answer, payload: Payload = b"") -> bool:
         return self._port.reply(peer, message, payload)
 
+    def is_behind(self, peer: Peer) -> bool:
+        return self._port.is_behind(peer)
+
     def open_delivery(self, session: int, peer: Peer, owner: str = "") -> str:
         return self._port.open_delivery(session, peer, owner)
 

@@ -71,7 +71,14 @@ class Port(Protocol):
 
         Also carries unsolicited messages (Assigned, Evicted, and Deliver of "control" sessions).
         Returns False when the peer is gone or cannot take it now; a reply is then dropped (the client asks
-        again), a Deliver is retried once the driver calls `Node.eased(peer)`.
+        again), a Deliver is read again once the driver calls `Node.eased(peer)`.
+        """
+        ...
+
+    def is_behind(self, peer: Peer) -> bool:
+        """Whether `peer` has so much to read already that no Deliver should be read for it.
+
+        Once that has changed, the driver calls `Node.eased(peer)`.
         """
         ...
 

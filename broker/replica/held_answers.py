@@ -40,6 +40,7 @@ class HeldAnswers:
         """Told of damage that this replica goes on with."""
         self._told: set[str] = set()
         self._port = port
+        self.is_behind = port.is_behind
         self.open_delivery, self.close_delivery = port.open_delivery, port.close_delivery
         self.open_wake, self.wake, self.asleep, self.close_wake = (
             port.open_wake,

@@ -57,6 +57,9 @@ class LocalPort:
         assert isinstance(peer, LocalChannel), "only channels of this process ask"
         return peer.put(message, payload)
 
+    def is_behind(self, peer: Hashable) -> bool:
+        return False
+
     def open_delivery(self, session: int, peer: Hashable, owner: str = "") -> str:
         return ""
 

@@ -98,12 +98,14 @@ def test_answers_of_one_peer_keep_their_order_and_are_sent_once(port, server):
     assert server.events.count((7, "Done")) == 1
 
 
-def test_a_peer_that_is_behind_gets_its_answers_and_no_delivery(port, server):
+def test_a_peer_that_is_behind_gets_its_answers_and_deliveries_are_to_wait(port, server):
     server.behind = True
     port.reply(READER, Done(1))
-    assert not port.reply(READER, deliver(1), BATCH)
+    assert port.is_behind(READER)
     port.send_answers()
     assert server.events == [(7, "Done"), "flush"]
+    server.behind = False
+    assert not port.is_behind(READER)
 
 
 def test_an_answer_for_which_no_room_is_left_becomes_an_error_that_says_so(port, server):

@@ -1,5 +1,5 @@
-"""A client of ZeroMQ that asks for much and reads nothing: what the broker holds for it is bounded, others are served,
-and once it reads it is served on."""
+"""A client that asks for much and reads nothing: what the broker holds for it is bounded, others are served, and it is
+served on once it reads. Nothing is held for one that is gone."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from penstock.storage.encoding import encode
 from penstock.transport import codec
 from penstock.transport import messages as m
 from penstock.transport.unread import UNREAD_BYTES_MAX
+from penstock.transport.zmq_serving import BEHIND_BYTES
 from support.processes import Serving
 from support.raw_client import RawClient
 
@@ -111,3 +112,54 @@ def test_requests_that_come_one_after_the_other_wait_for_a_client_that_is_behind
             ask(slow, m.Fetch(1 + number, topic, 0, 0, -1, ANSWER_BYTES, 0))
             good.ask(m.Ping)
         assert [answer(slow).request for _ in range(ASKED)] == list(range(1, ASKED + 1))
+
+
+SESSIONS = 40
+"""With endless credit, on a topic whose records are as large as the largest answers."""
+
+
+def join(number: int, topic: bytes) -> m.Join:
+    return m.Join(number, topic, "", "", "control", m.EARLIEST, [], 300_000, 1 << 60, 1 << 60)
+
+
+def await_memory(good: RawClient, pid: int, most: int) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while (held := memory(pid)) > most:
+        assert time.monotonic() < deadline, f"{held >> 20} MiB are held, over {most >> 20}"
+        good.ask(m.Ping)
+
+
+def test_sessions_of_one_connection_that_does_not_read_share_its_bound_and_hold_nothing_once_it_is_gone(
+    place: tuple[Serving, Key | None],
+):
+    serving, key = place
+    pid = serving.ready["pids"]["broker"]
+    with RawClient(serving.url, key) as good:
+        topic = good.create_topic("t")
+        with asking(serving.url, key) as slow:
+            for number in range(1, SESSIONS + 1):
+                ask(slow, join(number, topic))
+                assert type(answer(slow)) is m.Joined
+            before = memory(pid)
+            for _ in range(3):
+                good.produce(topic, bytes(encode([bytes(ANSWER_BYTES - 1000)])))
+            deadline = time.monotonic() + WAIT_S
+            while good.ask(m.Stats)[0].values["sessions.blocked"] < SESSIONS - 5:
+                assert time.monotonic() < deadline
+            assert memory(pid) - before < BEHIND_BYTES + ANSWER_BYTES + SLACK_BYTES
+        await_memory(good, pid, before + SLACK_BYTES)
+
+
+def test_sessions_whose_connection_has_closed_hold_nothing(tmp_path: Path):
+    url = f"unix://{tmp_path}/b"
+    with Serving(ServeConfig(data=str(tmp_path / "data"), listen=(url,))) as serving, RawClient(url) as good:
+        pid = serving.ready["pids"]["broker"]
+        topic = good.create_topic("t")
+        for _ in range(3):
+            good.produce(topic, bytes(encode([bytes(ANSWER_BYTES - 1000)])))
+        before = memory(pid)
+        for _ in range(SESSIONS):
+            with RawClient(url) as slow:
+                assert type(slow.ask(lambda number: join(number, topic))[0]) is m.Joined
+        await_memory(good, pid, before + SLACK_BYTES)
+        assert good.ask(m.Stats)[0].values["sessions.open"] == SESSIONS

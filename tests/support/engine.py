@@ -85,6 +85,7 @@ class MemoryPort:
         self.readers: set[tuple[int, str]] = set()
         self.closed: set[int] = set()
         self.gone: set[Hashable] = set()
+        self.behind: set[Hashable] = set()
         self.cold: list[Hashable] | None = None  # a list: every read is cold and its token is put here
         self.reads = 0
 
@@ -93,6 +94,9 @@ class MemoryPort:
             return False
         self.sent.append((peer, message, bytes(payload)))
         return True
+
+    def is_behind(self, peer: Hashable) -> bool:
+        return peer in self.behind
 
     def open_delivery(self, session: int, peer: Any, owner: str = "") -> str:
         self.open.add(session)

@@ -17,7 +17,7 @@ from penstock.transport.errors import AddressInUse, InvalidUrl, ProtocolError
 from penstock.transport.sent import Sent
 from penstock.transport.unread import MARK_BYTES, SMALL_BYTES, UNREAD_BYTES_MAX
 from penstock.transport.zmq_connecting import ClientSocket, PullSocket
-from penstock.transport.zmq_serving import EASED_MOST, LOOK_S, PushSocket, ServerSocket
+from penstock.transport.zmq_serving import BEHIND_BYTES, EASED_MOST, LOOK_S, PushSocket, ServerSocket
 from penstock.transport.zmq_socket import RECEIVE_COPY_BYTES_MAX
 from penstock.transport.zmq_sockets import Context
 from support.samples import BATCH
@@ -328,10 +328,33 @@ def test_the_requests_of_a_peer_that_is_behind_wait_until_it_has_read(context, s
             assert time.monotonic() < deadline
             raw.poll(1) and raw.recv()
             server.refresh()
+        assert server.readable
+        assert server.eased() == [peer]
         if held:
             assert not server.readable, "it is held still"
             server.resume(peer)
         assert server.receive() == (peer, [b"ask"])
+
+
+def test_deliveries_to_a_peer_that_is_behind_wait_until_it_has_read(context, server):
+    raw, peer = slow_reader(server)
+    with closing(raw):
+        sent = 0
+        while not server.is_behind(peer):
+            assert server.send(peer, [bytes(MARK_BYTES)])
+            sent += 1
+        assert sent > BEHIND_BYTES // MARK_BYTES
+        assert not server.is_behind(b"another")
+        server.refresh()
+        assert (server.readable, server.eased()) == (False, [])
+        assert 0.0 < server.patience_s() <= LOOK_S
+        deadline = time.monotonic() + WAIT
+        while not server.eased():
+            assert time.monotonic() < deadline
+            raw.poll(1) and raw.recv()
+            server.refresh()
+        assert not server.is_behind(peer)
+        assert server.patience_s() == inf
 
 
 def test_a_peer_that_is_behind_and_leaves_holds_nothing(context, server):

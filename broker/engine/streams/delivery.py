@@ -4,16 +4,15 @@ Idea: the log is the only queue. A session has streams, one per partition it rea
 `pump` reads one chunk, sends it, and goes on while there is credit, data and room at the peer. Streams that may have
 something to read are marked, so a session with a thousand partitions costs only those that moved.
 
-Contract: nothing is read without credit, so a consumer that does not read costs one chunk at most. Chunks are whole
-batches: credit in bytes is overdrawn by one batch at most, credit in records by one chunk. Deliveries are numbered 1,
-2, 3 ... per session, and each number is sent once. Records that a stream has not sent when it is closed or moved were
-never numbered. Must not know groups, or how bytes travel.
+Contract: nothing is read without credit, nor for a connection that is known to be full. What could not be sent is
+dropped and read again, so a session holds no records. Chunks are whole batches: credit in bytes is overdrawn by one
+batch at most, credit in records by one chunk. Deliveries are numbered 1, 2, 3 ... per session, and each number is sent
+once. Must not know groups, or how bytes travel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ....storage.errors import AcceptedLoss, Corrupt, OutOfBounds, StorageError
 from ....transport.messages import Deliver
@@ -25,6 +24,18 @@ if TYPE_CHECKING:
 
 TURN = 16
 """Chunks per session and turn: one fast reader with much credit does not keep the others waiting."""
+
+
+class Way(Protocol):
+    """How the deliveries of a session travel."""
+
+    def is_full(self, port: Port) -> bool:
+        """Whether it is known to take nothing now."""
+        ...
+
+    def send(self, port: Port, message: Deliver, payload: Payload) -> bool:
+        """Send a delivery. False: it was not taken."""
+        ...
 
 
 class Stream:
@@ -55,6 +66,11 @@ class Stream:
         self.cursor, self.cold, self.failed = None, False, False
         self.damage, self.accepted = "", False
         self.partition.unreadable.discard(self)
+
+    def back(self, message: Deliver) -> None:
+        """What was read last was not sent: read it again."""
+        self.position, self.told, self.cursor = message.offset, message.offset - 1, None
+        self.damage, self.accepted = message.damage, message.accepted
 
     def again(self) -> None:
         """The pages it waited for are in memory, or what failed is tried again."""
@@ -134,11 +150,10 @@ class Outlet:
         self.sent_bytes = 0
         self.sent_records = 0
         self.number = 0
-        self.blocked = False  # the peer could not take the last chunk
+        self.blocked = False  # the peer takes nothing
         self.streams: dict[int, Stream] = {}
         self._chunk_bytes = chunk_bytes
         self._ready: dict[int, None] = {}  # partitions that may have something to read, each in its turn
-        self._held: tuple[Deliver, Payload] | None = None  # what the peer could not take yet
 
     def open(self, partition: Partition, epoch: int, position: int) -> Stream:
         """Begin to read a partition; one read before is replaced."""
@@ -149,7 +164,6 @@ class Outlet:
 
     def close(self, partition: int) -> Stream | None:
         """Stop reading a partition."""
-        self._drop(partition)
         self._ready.pop(partition, None)
         stream = self.streams.pop(partition, None)
         if stream is not None:
@@ -158,13 +172,11 @@ class Outlet:
 
     def stop(self, partition: int) -> None:
         """Send nothing more of a partition that is to be released."""
-        self._drop(partition)
         if partition in self.streams:
             self.streams[partition].revoked = True
 
     def move(self, partition: int, epoch: int, position: int, *, paused: bool = False) -> None:
         """Go on elsewhere in a partition, under a new epoch, or wait there."""
-        self._drop(partition)
         self.streams[partition].move(epoch, position, paused)
         self._ready[partition] = None
 
@@ -182,22 +194,24 @@ class Outlet:
         """Whether everything that the reader asked for was sent."""
         return self.sent_bytes >= self.credit_bytes or self.sent_records >= self.credit_records
 
-    def pump(self, port: Port, send: Callable[[Port, Deliver, Payload], bool]) -> bool:
+    def pump(self, port: Port, way: Way) -> bool:
         """Send what may be sent. Returns True when there may be more to send in the next turn."""
         self.blocked = False
         for _ in range(TURN):
-            held = self._held
-            if held is None:
-                if self.out_of_credit:
-                    return False
-                held = self._next(port)
-                if held is None:
-                    return False
-            message, payload = held
-            if not send(port, message, payload):
-                self._held, self.blocked = held, True
+            if self.out_of_credit or not self._ready:
                 return False
-            self._held = None
+            if way.is_full(port):
+                self.blocked = True
+                return False
+            found = self._next(port)
+            if found is None:
+                return False
+            message, payload = found
+            if not way.send(port, message, payload):
+                self.blocked = True
+                self.streams[message.partition].back(message)
+                self._ready[message.partition] = None
+                return False
             self.sent_bytes += len(payload)
             self.sent_records += message.records
             self.number = message.number
@@ -223,7 +237,3 @@ class Outlet:
                 stream.damage, stream.accepted, stream.told = "", False, position
                 return message, payload
         return None
-
-    def _drop(self, partition: int) -> None:
-        if self._held is not None and self._held[0].partition == partition:
-            self._held = None

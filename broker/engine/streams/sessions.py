@@ -162,7 +162,7 @@ class Session:
         """Deliver. Returns whether to come again in the next turn."""
         if self.joining is not None or self.delivery == MAPPED:
             return False  # a mapped one reads by itself; to others send_news comes first, and marks them ready
-        return self.outlet.pump(port, self._send)
+        return self.outlet.pump(port, self)
 
     def stray(self) -> None:
         """Its connection has closed: new records cost nothing on its behalf."""
@@ -178,7 +178,12 @@ class Session:
             self._readers.add(stream.partition, self.id, self)
             self.outlet.moved(number)
 
-    def _send(self, port: Port, message: Deliver, payload: Payload) -> bool:
+    def is_full(self, port: Port) -> bool:
+        """Whether its connection has so much to read already that deliveries wait."""
+        return self.delivery == CONTROL and port.is_behind(self.peer)
+
+    def send(self, port: Port, message: Deliver, payload: Payload) -> bool:
+        """Send a delivery. False: it was not taken."""
         if self.delivery == PUSH:
             return port.deliver(self.id, message, payload)
         return port.reply(self.peer, message, payload)
