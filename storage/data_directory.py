@@ -122,6 +122,11 @@ def check_alone(found: Identity | None, data: str) -> None:
         )
 
 
+def of_its_own(identity: Identity) -> Identity:
+    """The identity of a node that is in no cluster any more, with the ids that its logs know."""
+    return Identity(FORMAT, identity.node, identity.cluster)
+
+
 def claim(files: Files, data: str) -> Identity:
     """Make a new directory, which the caller has locked, a node's of its own, durably."""
     made = Identity(FORMAT, files.new_id().hex(), files.new_id().hex())

@@ -3,7 +3,8 @@
 Idea: check first that every byte agrees with its checksum, and make nothing before. Then the logs are written, each
 segment with the mark that says where it ends, indexes are made from the batches, and `node.json` comes last: without
 it, a node refuses the directory. Logs continue in a later term, so that positions and leases from after the point are
-refused instead of taken for others.
+refused instead of taken for others. A point of a cluster's node becomes a directory of a broker that is alone: other
+nodes and the order that they share are not in it.
 
 Contract: the directory must be new or empty, or one that an ended restore left. Raises BadChecksum and Corrupt for a
 damaged backup, before anything is made. Must not know how backups are made.
@@ -11,12 +12,11 @@ damaged backup, before anything is made. Must not know how backups are made.
 
 from __future__ import annotations
 
-import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from . import layout, lock
 from .backup_point import PRIVATE, FileCopy, LogCopy, Point, SegmentCopy, damaged
-from .data_directory import METADATA, TOPICS
+from .data_directory import METADATA, TOPICS, note_identity, of_its_own
 from .errors import Corrupt, ForeignDirectory, InvalidArgument
 from .files import File, Files, Progress
 from .index import row_of
@@ -127,7 +127,7 @@ def _make(files: Files, directory: str, point: Point, data: str, progress: Progr
             progress(done, point.size)
     promises = (Promise(bytes.fromhex(log.log_id), log.term + TERM_LEAP) for log in point.logs)
     files.rewrite(f"{data}/{layout.PROMISES}", b"".join(map(encode_promise, promises)))
-    files.rewrite(f"{data}/{layout.NODE}", msgspec.json.encode(point.identity))
+    note_identity(files, data, of_its_own(point.identity))
     files.unlink(f"{data}/{MARKER}")
     files.sync_dir(data)
     return found
