@@ -51,6 +51,7 @@ class Listening(Socket):
         super().__init__(context, raw)
         self.is_open = is_open
         self.endpoints: list[str] = []  # the bound addresses, with ports filled in
+        self._unread = Unread()
         self._bound: list[ipc_paths.Bound] = []
 
     def bind(self, urls: Sequence[Url]) -> None:
@@ -84,6 +85,21 @@ class Listening(Socket):
             raise CannotListen(f"cannot listen on {url}: {error.strerror}") from error
         self.endpoints.append(text(self.raw, zmq.LAST_ENDPOINT))
 
+    def _send_counted(self, peer: bytes, frames: Sequence[Buffer], size: int, address: Sequence[bytes]) -> Sent:
+        """Send one message; FULL where too much of what the peer was sent is unread."""
+        unread, mark = self._unread, None
+        if unread.bytes_of(peer) > UNREAD_BYTES_MAX:
+            return Sent.FULL
+        if unread.wants_mark(peer, size):
+            marked = zmq.Frame(frames[-1], track=True, copy=False, copy_threshold=0)
+            frames, mark = [*frames[:-1], marked], marked.tracker
+        sent = self._send([*address, *frames])
+        if sent is Sent.TAKEN:
+            unread.sent(peer, size, mark)
+        elif sent is Sent.GONE:
+            unread.forget(peer)
+        return sent
+
     def close(self) -> None:
         """Stop listening; the paths go first, so that a path that looks free has no listener behind it."""
         for bound in self._bound:
@@ -105,7 +121,6 @@ class ServerSocket(Listening):
         self._last: tuple[bytes, zmq.Frame] | None = None
         self._aside: SetAside[tuple[bytes, list[Buffer], zmq.Frame]] = SetAside()
         self._is_aside_next = False
-        self._unread = Unread()
         self._behind: set[bytes] = set()
         self._eased: list[bytes] = []  # peers that were
         self._held: set[bytes] = set()
@@ -221,23 +236,9 @@ class ServerSocket(Listening):
     def send(self, peer: bytes, frames: Sequence[Buffer]) -> Sent:
         """Send to one peer. FULL: it does not read."""
         size = sum(map(len, frames))
-        sent = self._send([peer, *frames]) if size < SMALL_BYTES else self._send_counted(peer, frames, size)
+        sent = self._send([peer, *frames]) if size < SMALL_BYTES else self._send_counted(peer, frames, size, [peer])
         if sent is Sent.FULL:
             self._full[peer] = None
-        return sent
-
-    def _send_counted(self, peer: bytes, frames: Sequence[Buffer], size: int) -> Sent:
-        unread, mark = self._unread, None
-        if unread.bytes_of(peer) > UNREAD_BYTES_MAX:
-            return Sent.FULL
-        if unread.wants_mark(peer, size):
-            marked = zmq.Frame(frames[-1], track=True, copy=False, copy_threshold=0)
-            frames, mark = [*frames[:-1], marked], marked.tracker
-        sent = self._send([peer, *frames])
-        if sent is Sent.TAKEN:
-            unread.sent(peer, size, mark)
-        elif sent is Sent.GONE:
-            unread.forget(peer)
         return sent
 
     def eased(self) -> list[bytes]:
@@ -313,4 +314,10 @@ class PushSocket(Listening):
 
     def send(self, frames: Sequence[Buffer]) -> Sent:
         """FULL also says that no peer is connected (yet, or any more)."""
-        return self._send(frames)
+        size = sum(map(len, frames))
+        if size < SMALL_BYTES:
+            return self._send(frames)
+        sent = self._send_counted(b"", frames, size, ())
+        if sent is Sent.FULL:
+            _ = self.readable  # libzmq takes note of what has happened, so that `fd` tells of what comes after
+        return sent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -334,6 +335,30 @@ def test_the_requests_of_a_peer_that_is_behind_wait_until_it_has_read(context, s
             assert not server.readable, "it is held still"
             server.resume(peer)
         assert server.receive() == (peer, [b"ask"])
+
+
+def test_what_waits_at_a_push_whose_peer_does_not_read_is_bounded_in_bytes(context, server, monkeypatch):
+    monkeypatch.setattr(zmq_serving, "UNREAD_BYTES_MAX", 8 << 20)
+    push = context.push(server.endpoints[0])
+    with zmq.Context() as readers, readers.socket(zmq.PULL) as raw:
+        for option, value in ((zmq.RCVHWM, 1), (zmq.RCVBUF, 4096), (zmq.LINGER, 0)):
+            raw.setsockopt(option, value)
+        raw.connect(push.endpoint)
+        deadline = time.monotonic() + WAIT
+        while not push.send([b"head", b"first"]):
+            assert time.monotonic() < deadline
+        taken = 0
+        while push.send([b"head", bytes(2 << 20)]):
+            taken += 1
+            assert taken < 20
+        assert taken >= 4
+        assert not select.select([push.fd], [], [], 0)[0], "a poller is not told of what is known"
+        assert push.send([b"head", b"small"])
+        found = [raw.recv_multipart()[1] for _ in range(taken + 2)]
+        assert [len(each) for each in found] == [5, *[2 << 20] * taken, 5]
+        while not push.send([b"head", bytes(2 << 20)]):
+            assert time.monotonic() < deadline
+    push.close()
 
 
 def test_deliveries_to_a_peer_that_is_behind_wait_until_it_has_read(context, server):
