@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from .. import config as configuration
 from ..storage import layout
-from ..storage.data_directory import METADATA, TOPICS, TRASH, check_alone, check_kinds, identify, metadata_path
+from ..storage.data_directory import ASIDE, METADATA, TOPICS, TRASH, check_alone, check_kinds, identify, metadata_path
 from ..storage.errors import Error
 from ..storage.files import Files
 
@@ -78,13 +78,17 @@ def places(paths: tuple[Path, ...]) -> Places:
     return found
 
 
+SET_ASIDE = {TRASH, ASIDE}
+"""Directories within data whose logs nothing reads any more: they are looked at where they are named themselves."""
+
+
 def _below(root: Path) -> Iterator[Path]:
     for directory, names, files in os.walk(root):
         if any(layout.parse_segment_name(name) is not None for name in (*names, *files)):
             names.clear()
             yield Path(directory)
-        if TRASH in names:
-            names.remove(TRASH)
+        for each in SET_ASIDE & set(names):
+            names.remove(each)
 
 
 def _data_directories(root: Path, logs: Iterable[Path]) -> set[Path]:

@@ -12,6 +12,7 @@ from penstock.broker.cluster_config import ClusterConfig
 from penstock.broker.member.directory import take
 from penstock.cli import exits
 from penstock.storage.files import Files
+from penstock.storage.layout import DATA_START
 
 from .conftest import Cli
 
@@ -90,6 +91,17 @@ def test_a_partition_that_is_gone_is_damage_with_a_way_out(
     with penstock.connect(f"file://{data}") as client:
         client.producer("a").send(b"new")
     assert values(data, "a") == [b"new"]
+
+
+def test_what_a_member_has_set_aside_is_looked_at_where_it_is_named(cli: Cli, data: Path) -> None:
+    aside = data / "aside" / "0-d17de353"
+    shutil.copytree(directory_of(data, "a"), aside)
+    (segment,) = aside.glob("*.segment")
+    with segment.open("r+b") as file:
+        file.seek(DATA_START + 80)
+        file.write(b"damaged")
+    assert cli("log", "verify", str(data)).code == exits.OK
+    assert cli("log", "verify", str(aside)).code == cli("log", "verify", str(aside.parent)).code == exits.DAMAGED
 
 
 def test_directories_that_changed_places_are_said_by_both(cli: Cli, data: Path) -> None:
