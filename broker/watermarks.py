@@ -220,7 +220,10 @@ class Watermarks:
             if held.inline_only or not works or held.log.poisoned is not None:
                 self._sync_inline(held, even_lazy=held.inline_only)
                 continue
+            self._take_synced(held)
             held.publish()
+            if not held.unsynced:
+                continue  # the keeper has seen it on the board before anything waited for it
             if held.log not in self._pending_lazily:
                 self._expect(held, now_s)
             ring = ring or not held.lazy
@@ -270,9 +273,7 @@ class Watermarks:
         for log, held in [*self._pending.items(), *self._pending_lazily.items()]:
             before = log.durable
             moved = self._take_poison(held) or moved
-            generation, seq = split(held.row.synced)
-            if log.poisoned is None:
-                log.settle(generation, seq)
+            self._take_synced(held)
             if log.durable != before:
                 moved = True
                 held.publish()
@@ -285,6 +286,11 @@ class Watermarks:
         if again and self._link is not None:
             self._link.ring()
         return moved
+
+    def _take_synced(self, held: TrackedLog) -> None:
+        generation, seq = split(held.row.synced)
+        if held.log.poisoned is None:
+            held.log.settle(generation, seq)
 
     def _take_poison(self, held: TrackedLog) -> bool:
         """Poison the log if the keeper could not sync something of it. Returns whether that is new here."""

@@ -207,6 +207,23 @@ def test_a_log_without_waiters_rings_after_the_answers_and_does_not_keep_others_
     assert (log.durable, pair.link.rings) == (1, 1)
 
 
+def test_what_the_keeper_has_synced_before_anything_waited_for_it_is_taken_over(pair: Pair):
+    """A member appends small batches that stand in its order, and has the log synced later."""
+    logs = [pair.open("/a"), pair.open("/b")]
+    for log in logs:
+        pair.append(log, 1)
+    pair.watermarks.publish(logs)
+    pair.deliver()
+    pair.round()
+    pair.settle()
+    assert [log.durable for log in logs] == [0, 0]
+    rings = pair.link.rings
+    pair.watermarks.flushed(logs, idle=True, now_s=0.0)
+    assert [log.durable for log in logs] == [1, 1]
+    assert (pair.watermarks.waiting, pair.link.rings) == (False, rings)
+    assert [pair.board.row(pair.watermarks.number_of(log)).durable for log in logs] == [word(1, 1)] * 2
+
+
 def test_inline_and_keeper_take_turns_without_undoing_each_other(pair: Pair):
     log = pair.open("/a")
     for turn in range(12):
