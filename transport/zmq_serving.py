@@ -112,7 +112,7 @@ class ServerSocket(Listening):
     """A ROUTER. A peer is the identity of one connection: a client that reconnects is another peer."""
 
     has_news = True
-    """Whether `lost` or `eased` may have something: libzmq does not tell."""
+    """Whether `lost` or `eased` may have something: libzmq tells only when it is asked."""
 
     def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes], is_open: bool = False) -> None:
         super().__init__(context, raw, is_open)
@@ -129,6 +129,9 @@ class ServerSocket(Listening):
         self._muted: dict[bytes, None] = {}
         self._room = context.room
         self._accepted: set[int] = set()  # descriptors of its connections
+        self._heard: set[bytes] = set()  # peers of which something was handed out, as long as they are connected
+        self._heard_at: dict[int, bytes] = {}  # the same by descriptor
+        self._lost: list[bytes] = []
         self._monitor = context.monitor(raw, _SEEN)
 
     def guards(self) -> dict[int, Callable[[], None]]:
@@ -147,11 +150,35 @@ class ServerSocket(Listening):
             if descriptor in self._accepted:
                 self._accepted.remove(descriptor)
                 self._room.give_back()
+                self._left(descriptor)
             if event["event"] == zmq.EVENT_ACCEPTED:
                 if self._room.take(descriptor):
                     self._accepted.add(descriptor)
                 else:
                     connections.shut_down(descriptor, self.endpoints)
+
+    def _left(self, descriptor: int) -> None:
+        """The peer at a descriptor, if it was heard, is connected no more."""
+        peer = self._heard_at.pop(descriptor, None)
+        if peer is not None:
+            self._heard.discard(peer)
+            self._unread.forget(peer)
+            self._lost.append(peer)
+
+    def _hear(self, peer: bytes, first: zmq.Frame) -> None:
+        """Something of a peer is handed out for the first time, or of one that has left meanwhile."""
+        self.admit()
+        try:
+            descriptor = int(first.get(zmq.SRCFD))
+        except zmq.ZMQError:
+            return
+        if self._heard_at.get(descriptor, peer) != peer:
+            self._left(descriptor)  # the descriptor is another connection's now
+        if descriptor in self._accepted:
+            self._heard_at[descriptor] = peer
+            self._heard.add(peer)
+        else:
+            self._lost.append(peer)
 
     def close(self) -> None:
         """See Listening."""
@@ -172,7 +199,7 @@ class ServerSocket(Listening):
     @property
     def readable(self) -> bool:
         """Whether `receive` would return something, or set it aside, or a peer that was behind has read."""
-        return bool(self._eased) or self._aside.ready or super().readable
+        return bool(self._eased or self._lost) or self._aside.ready or super().readable
 
     def receive(self) -> tuple[bytes, list[Buffer]] | None:
         """The next message and its peer; None when none waits. What was set aside and what comes take turns."""
@@ -181,6 +208,8 @@ class ServerSocket(Listening):
         if message is None:
             return None
         peer, frames, first = message
+        if peer not in self._heard:
+            self._hear(peer, first)
         self._last = peer, first
         return peer, frames
 
@@ -257,8 +286,11 @@ class ServerSocket(Listening):
         return True
 
     def lost(self) -> list[bytes]:
-        """None, as far as libzmq tells: that a peer has left shows when something is sent to it."""
-        return []
+        """Peers that were heard and have left since the last call. One of which something is handed out afterwards,
+        because it had come before, is among them again."""
+        self.admit()
+        lost, self._lost = self._lost, []
+        return lost
 
     def flush(self) -> None:
         """The I/O threads do."""

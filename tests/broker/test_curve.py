@@ -14,6 +14,7 @@ import penstock
 import pytest
 from penstock import Key
 from penstock.broker import ServeConfig, access_file
+from penstock.broker.quotas import Quota
 from penstock.broker.rights import Grant
 from penstock.errors import Forbidden, InsecureListen, InvalidKey, Unauthenticated
 from penstock.transport import messages as m
@@ -288,3 +289,16 @@ def test_a_broker_does_not_start_with_a_key_file_that_others_can_read(tmp_path: 
         assert "chmod 600" in made.errors()
     finally:
         made.close()
+
+
+# -- quotas ---------------------------------------------------------------------------------------------------
+
+
+def test_connections_that_have_ended_are_no_part_of_a_quota(place: Place) -> None:
+    key = place.key("counted")
+    access_file.set_quota(place.access, "counted", Quota(connections=2))
+    connected(place, key).close()
+    for _ in range(6):
+        with place.connect(key) as one, place.connect(key) as other:
+            one.ping()
+            other.ping()

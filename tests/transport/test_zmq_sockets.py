@@ -401,6 +401,65 @@ def test_a_peer_that_is_behind_and_leaves_holds_nothing(context, server):
     assert not server._unread.wants_mark(peer, 1), "nothing is kept of a peer that is gone"
 
 
+def lost_of(server: ServerSocket, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    while len(found) < count:
+        guards = list(server.guards())
+        assert server.readable or select.select(guards, [], [], WAIT)[0]
+        found += server.lost()
+    return found
+
+
+def test_peers_that_leave_are_told_of_once(context, server):
+    assert server.lost() == []
+    clients = [connected(context, server) for _ in range(3)]
+    peers = [exchange(server, client, [b"x"]) for client in clients]
+    assert server.lost() == []
+    for client in clients[:2]:
+        client.close()
+    assert sorted(lost_of(server, 2)) == sorted(peers[:2])
+    with closing(connected(context, server)):
+        pass  # one that never says anything
+    clients[2].close()
+    assert lost_of(server, 1) == peers[2:]
+    assert server.lost() == []
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_peer_of_which_something_is_handed_out_after_it_has_left_is_told_of_again(context, server, held):
+    client = connected(context, server)
+    peer = exchange(server, client, [b"before"])
+    if held:
+        server.hold(peer)
+    assert client.send([b"after"])
+    wait_for(server)
+    if held:
+        assert server.receive() is None
+    client.close()
+    assert lost_of(server, 1) == [peer]
+    server.resume(peer)
+    while (received := server.receive()) is None:
+        wait_for(server)
+    assert received[0] == peer
+    assert server.readable, "there is news"
+    assert server.lost() == [peer]
+    assert server.lost() == []
+
+
+def test_a_descriptor_that_another_connection_has_now_is_not_taken_for_the_old_one(context, server):
+    peers = []
+    for _ in range(20):
+        with closing(connected(context, server)) as client:
+            peers.append(exchange(server, client, [b"x"]))
+    left, last = lost_of(server, 19), connected(context, server)
+    there = exchange(server, last, [b"y"])
+    left += lost_of(server, 20 - len(left)) if len(left) < 20 else []
+    assert sorted(left) == sorted(peers)
+    assert there not in left
+    assert server._heard == {there}
+    assert list(server._heard_at.values()) == [there]
+
+
 def test_an_address_of_events_is_never_one_that_libzmq_may_still_be_giving_up():
     with Context() as context:
         client = context.client("tcp://127.0.0.1:9")
