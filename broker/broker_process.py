@@ -282,7 +282,8 @@ class Assembly:
             return ""
         from .replica.damage import note_of, why_anew
 
-        note_of(self._files, self._config.data, error)
+        if kept := note_of(self._files, self._config.data, error):
+            say(f"{error}: that could not be noted ({kept}), so this node goes on with it until it is met again")
         return why_anew(error)
 
     def close(self) -> None:

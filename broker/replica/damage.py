@@ -52,15 +52,20 @@ def note(files: Files, data: str, reason: str, path: str = "") -> NotedDamage:
     return found
 
 
-def note_of(files: Files, data: str, error: BaseException) -> bool:
-    """Note what an error that closes a replica says of its files. Returns whether that is damage."""
-    if isinstance(error, Corrupt):
-        note(files, data, error.message, error.path)
-    elif isinstance(error, EntriesLost):
-        note(files, data, str(error))
-    else:
-        return False
-    return True
+def note_of(files: Files, data: str, error: BaseException) -> str:
+    """Note what an error that closes a replica says of its files. Returns what kept it from being noted; "" if it was,
+    or says nothing.
+
+    On a full disk, for example, the next replica goes on with the damage until it is met again.
+    """
+    try:
+        if isinstance(error, Corrupt):
+            note(files, data, error.message, error.path)
+        elif isinstance(error, EntriesLost):
+            note(files, data, str(error))
+    except (StorageFull, OSError) as kept:
+        return str(kept)
+    return ""
 
 
 def why_anew(error: BaseException) -> str:

@@ -299,14 +299,22 @@ def test_a_record_that_cannot_be_carried_out_is_dropped_and_all_is_fetched_again
     produce(shard, topic, 2)
 
 
+def test_a_full_disk_keeps_damage_from_being_noted_and_says_so(monkeypatch):
+    files = MemoryFiles()
+    files.mkdir("d")
+    monkeypatch.setattr(files, "rewrite", lambda path, data: (_ for _ in ()).throw(StorageFull("no space is left")))
+    assert note_of(files, "d", Corrupt("bad", path="d/topics/a/0")) == "no space is left"
+    assert noted(files, "d") is None
+
+
 def test_what_is_damage_and_what_is_not():
     files = MemoryFiles()
     files.mkdir("d")
-    assert not note_of(files, "d", ReplicaBroken("a state is staged"))
-    assert not note_of(files, "d", StorageFull("full"))
+    assert note_of(files, "d", ReplicaBroken("a state is staged")) == ""
+    assert note_of(files, "d", StorageFull("full")) == ""
     assert noted(files, "d") is None
-    assert note_of(files, "d", Corrupt("bad", path="d/topics/a/0/x.segment"))
-    assert note_of(files, "d", EntriesLost("entry 9 is committed"))
+    assert note_of(files, "d", Corrupt("bad", path="d/topics/a/0/x.segment")) == ""
+    assert note_of(files, "d", EntriesLost("entry 9 is committed")) == ""
     note(files, "d", "again", "d/topics/b/0")
     note(files, "d", "again", "d/topics/b/0")
     assert noted(files, "d") == NotedDamage("bad", ["d/topics/a/0/x.segment", "d/topics/b/0"])
