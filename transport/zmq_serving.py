@@ -350,6 +350,8 @@ class PushSocket(Listening):
         if size < SMALL_BYTES:
             return self._send(frames)
         sent = self._send_counted(b"", frames, size, ())
-        if sent is Sent.FULL:
-            _ = self.readable  # libzmq takes note of what has happened, so that `fd` tells of what comes after
+        if sent is Sent.FULL and number(self.raw, zmq.EVENTS) & zmq.POLLOUT:
+            # Asked, libzmq takes note of what has happened, so that `fd` tells of what comes after, and of nothing
+            # before: of a peer that has connected since, for example.
+            sent = self._send_counted(b"", frames, size, ())
         return sent
