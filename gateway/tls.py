@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 
+from ..broker.access_file import Stamp, stamp_of
 from .errors import InvalidCertificate
 
 log = logging.getLogger("penstock.gateway")
@@ -59,17 +59,16 @@ class Certificate:
         else:
             log.info("the certificate has changed, and is used from now on")
 
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
+    def _stamps(self) -> list[Stamp | None]:
         return [_stamp(path) for path in self._files]
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Changes with the content of a file; None while it is not there."""
+def _stamp(path: str) -> Stamp | None:
+    """As `stamp_of`; None while the file is not there."""
     try:
-        found = os.stat(path)
+        return stamp_of(path)
     except OSError:
         return None
-    return found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def server_context(certificate: str, key: str, protocol: str = "") -> ssl.SSLContext | None:
