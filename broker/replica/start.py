@@ -105,15 +105,8 @@ def start(
     core = RaftNode(replace(options, applied=opened.places.entry), storage)
     logs = store(replicated)
     logs.places = opened.places
-    answers = HeldAnswers(port)
     lead: list[Replica] = []
-    answers.spared = lambda: lead[0].heartbeats.spares_itself
-
-    def stay(damage: Corrupt) -> None:
-        on_damage(damage)
-        lead[0].heartbeats.rotten(damage)
-
-    answers.tell = stay
+    answers = _held_answers(port, lead, on_damage)
     node = _open_node(
         opened,
         lambda: Node(
@@ -149,6 +142,18 @@ def start(
     )
     lead.append(replica)
     return replica
+
+
+def _held_answers(port: Port, lead: list[Replica], on_damage: Callable[[Corrupt], None]) -> HeldAnswers:
+    """Answers that ask the replica in `lead` whether it may close for damage, and tell it where it may not."""
+
+    def stay(damage: Corrupt) -> None:
+        on_damage(damage)
+        lead[0].heartbeats.rotten(damage)
+
+    answers = HeldAnswers(port)
+    answers.spared, answers.tell = lambda: lead[0].heartbeats.spares_itself, stay
+    return answers
 
 
 def _open_node(opened: OpenedOrder, make: Callable[[], Node]) -> Node:

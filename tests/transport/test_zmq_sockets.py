@@ -431,10 +431,10 @@ def test_peers_that_leave_are_told_of_once(context, server):
     clients = [connected(context, server) for _ in range(3)]
     peers = [exchange(server, client, [b"x"]) for client in clients]
     assert server.lost() == []
-    clients[0].close(), clients[1].close()
+    for client in clients[:2]:
+        client.close()
     assert sorted(lost_of(server, 2)) == sorted(peers[:2])
-    with closing(connected(context, server)):
-        pass  # one that never says anything
+    connected(context, server).close()  # one that never says anything
     clients[2].close()
     assert (lost_of(server, 1), server.lost()) == (peers[2:], [])
 

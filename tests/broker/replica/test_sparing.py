@@ -32,6 +32,18 @@ def closings(shard: Shard) -> list[int]:
     return found
 
 
+def two_of_three(seed: int) -> tuple[Shard, bytes, Member, Member, Member]:
+    """A shard with a topic, its leader, a follower, and the third member, which has crashed and is known to be away."""
+    shard = Shard(seed)
+    topic = shard.topic("t")
+    produce(shard, topic, 4)
+    leader, member = shard.leader, a_follower(shard)
+    third = next(each for each in shard.members.values() if each not in (leader, member))
+    third.crash(power=False)
+    shard.rounds(25)
+    return shard, topic, leader, member, third
+
+
 def test_a_follower_closes_and_fetches_the_log_whole():
     shard = Shard(1)
     topic = shard.topic("t")
@@ -73,13 +85,7 @@ def test_members_that_rot_together_close_one_after_the_other():
 
 
 def test_a_member_without_which_there_is_no_majority_does_not_close():
-    shard = Shard(4)
-    topic = shard.topic("t")
-    produce(shard, topic, 4)
-    leader, member = shard.leader, a_follower(shard)
-    third = next(each for each in shard.members.values() if each not in (leader, member))
-    third.crash(power=False)
-    shard.rounds(25)
+    shard, topic, leader, member, third = two_of_three(4)
     closed = closings(shard)
     rot(shard, member, topic)
     rot(shard, leader, topic)
@@ -93,13 +99,7 @@ def test_a_member_without_which_there_is_no_majority_does_not_close():
 
 def test_a_leader_with_damage_that_may_not_close_hands_the_lead_to_a_member_without():
     """Else one that fetches what it has lost asks a leader for it that has lost the same."""
-    shard = Shard(6)
-    topic = shard.topic("t")
-    produce(shard, topic, 4)
-    leader, member = shard.leader, a_follower(shard)
-    third = next(each for each in shard.members.values() if each not in (leader, member))
-    third.crash(power=False)
-    shard.rounds(25)
+    shard, topic, leader, member, third = two_of_three(6)
     closed = closings(shard)
     rot(shard, leader, topic)
     shard.until(lambda: shard.leader is member)
