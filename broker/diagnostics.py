@@ -17,9 +17,11 @@ import sys
 import time
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
+
+from ..storage.printable import printable, printable_below
 
 PARTS = {"": "penstock", "broker": "penstock", "supervisor": "penstock"}
 """What sentences on standard error begin with; of other parts it is their name too."""
@@ -76,18 +78,14 @@ def begin(part: str, options: DiagnosticOptions) -> None:
 
 
 class OneLine(logging.Formatter):
-    """A sentence is one line, whatever names of clients stand in it. A traceback follows in lines of its own."""
+    """A sentence is one line, whatever names of clients stand in it. A traceback follows in lines that are indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = _printable(record.message)
+        record.message = printable(record.message)
         return super().formatMessage(record)
 
-
-def _printable(text: str) -> str:
-    """A text without characters that end a line, move the cursor or turn the direction: escaped as in Python."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    def formatException(self, ei: Any) -> str:
+        return printable_below(super().formatException(ei))
 
 
 class TextLines(OneLine):

@@ -67,7 +67,7 @@ ORDER = {
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
     "penstock.storage": [
-        *("errors", "linux", "forks", "units", "arguments", "ticker", "files", "memory_files", "adopting"),
+        *("errors", "linux", "forks", "units", "printable", "arguments", "ticker", "files", "memory_files", "adopting"),
         *("rehearsal",),
         # the bytes of a batch
         *("header", "header_list", "codecs", "columns", "few", "encoding", "arrow_numbers", "arrow_headers", "arrow"),

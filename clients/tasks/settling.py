@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...broker.errors import LeaseLost, UnknownLease
 from ...storage.errors import Error
+from ...storage.printable import printable, printable_below
 from ..arguments.quantities import Duration
 from ..errors import InvalidArgument
 from .calls import Leased, LoggedTask
@@ -186,21 +187,22 @@ class OutcomeReporter:
 
 
 def log_outcome(task: LoggedTask, outcome: Outcome) -> None:
-    """Log what went wrong, and in which function."""
+    """Log what went wrong, and in which function. Senders and exceptions choose names and reasons: they are escaped."""
     if not isinstance(outcome, Failed | RefusedCall | Deferred):
         return
-    name = task.headers.get(NAME_HEADER, b"no function").decode(errors="replace")
+    name = printable(task.headers.get(NAME_HEADER, b"no function").decode(errors="replace"))
+    reason = printable(outcome.reason)
     if isinstance(outcome, RefusedCall):
-        log.error("task %s (%s) is dead-lettered: %s", task.id, name, outcome.reason)
+        log.error("task %s (%s) is dead-lettered: %s", task.id, name, reason)
         return
     if isinstance(outcome, Deferred):
-        why = f": {outcome.reason}" if outcome.reason else ""
+        why = f": {reason}" if reason else ""
         log.info("task %s (%s) is to run again in %g s%s", task.id, name, outcome.delay_s, why)
         return
     if task.cancelled:
-        log.info("task %s (%s) was cancelled and has ended: %s", task.id, name, outcome.reason)
+        log.info("task %s (%s) was cancelled and has ended: %s", task.id, name, reason)
         return
-    lines = "\n".join(line for line in (outcome.reason, outcome.trace) if line)
+    lines = f"{reason}\n{printable_below(outcome.trace)}" if outcome.trace else reason
     if outcome.is_last:
         sentence = "task %s (%s) failed in attempt %d and is dead-lettered: %s"
         log.error(sentence, task.id, name, task.attempt, lines)

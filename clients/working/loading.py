@@ -13,6 +13,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...storage.printable import printable
 from ...storage.record import Record
 from ..errors import CannotDeserialize
 
@@ -39,7 +40,7 @@ def loaded(core: WorkerCore, tasks: list[Any]) -> list[Any]:
         except CannotDeserialize as error:
             if task._lease.token:
                 reason = load.problem(error.__cause__)
-                log.warning("task %s is dead-lettered: %s", task.id, reason)
+                log.warning("task %s is dead-lettered: %s", task.id, printable(reason))
                 core.do(partial(core.bury, task, reason))
                 continue
             core.do(partial(core.leasing.put_back, tasks[at:] if found else tasks[at + 1 :]))

@@ -1,7 +1,7 @@
 """Pages from templates, with the headers that keep them harmless.
 
 Idea: templates escape everything that they are given, and a page's Content-Security-Policy lets no script run that is
-not a file of this folder. So a payload that is markup stays text, twice.
+not a file of this folder. So a payload that is markup stays text, twice. Characters that cannot be seen are shown.
 
 Contract: every page has `HEADERS`, and is not stored by browsers. Files are in memory; their addresses have a hash of
 their bytes, so that browsers keep them. This module alone knows Jinja.
@@ -90,7 +90,7 @@ class Renderer:
     def __init__(self, files: StaticFiles) -> None:
         self._environment = Environment(
             loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+            trim_blocks=True, lstrip_blocks=True, auto_reload=False, finalize=_visible,
         )  # fmt: skip
         names = ("count", "brief", "rate", "size", "age", "micros", "percent", "setting")
         self._environment.filters.update({name: getattr(figures, name) for name in names})
@@ -109,6 +109,11 @@ class Renderer:
         """The page of a request that failed."""
         context = {"status": status, "problem": problem, "about": PHRASES.get(status, "")}
         return self.page("problem.html", context, status)
+
+
+def _visible(shown: Any) -> Any:
+    """What a page shows: text of other programs without characters that hide or that change how others are read."""
+    return payloads.visible(shown) if isinstance(shown, str) and not isinstance(shown, Markup) else shown
 
 
 def _time(moment: datetime | None) -> Markup:

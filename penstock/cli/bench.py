@@ -211,7 +211,7 @@ def _report_latency(session: Invocation, durations: list[float], size: int, comm
         session.output.json({"event": "latency", "records": len(durations), "size": size, "commit": commit, **found})
         return
     for line in histogram(durations):
-        session.output.console.print(line, markup=False, soft_wrap=True)
+        session.output.line(line)
     session.output.console.print()
     session.output.fields((name, units.time_text(duration)) for name, duration in found.items())
 

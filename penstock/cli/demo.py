@@ -90,7 +90,7 @@ def _cluster(display: Display, data: Path | None, most: int | None, output: Outp
             f"{outcome.flights:,} flights and {outcome.story.tasks:,} tasks: {outcome.story.completed:,} completed, "
             f"{outcome.story.dead_lettered:,} dead-lettered, in {took:.1f} s",
         ):
-            output.console.print(line, markup=False, soft_wrap=True)
+            output.line(line)
         if not outcome.differences:
             output.console.print(
                 "[green]nothing was lost, doubled or reordered, and every task is accounted for[/green]"
@@ -161,7 +161,7 @@ def _tell(output: Output, story: Story) -> None:
         f"{story.completed:,} completed, {story.dead_lettered:,} dead-lettered after {ATTEMPTS} attempts; "
         f"{story.failures:,} failures were injected and retried",
     ):
-        output.console.print(line, markup=False, soft_wrap=True)
+        output.line(line)
 
 
 def _tell_where(output: Output, topic: str, data: str) -> None:
@@ -172,7 +172,7 @@ def _tell_where(output: Output, topic: str, data: str) -> None:
     lines = [f"penstock serve --data {shlex.quote(data)} --resp {doors[0]} --http {doors[1]} &"]
     lines += [*commands(*doors, topic, 3), f"penstock consume {topic} --until-end --count 3"]
     for line in (f"topic {topic} is kept in {data}; to read it:", *lines):
-        output.console.print(line, markup=False, soft_wrap=True)
+        output.line(line)
 
 
 def _tell_of_spark(output: Output, story: LiveStory) -> None:
@@ -184,4 +184,4 @@ def _tell_of_spark(output: Output, story: LiveStory) -> None:
         f"{story.delays:,} delays per carrier and hour written back, each once; "
         f"{driven.archived:,} records archived as Parquet, {driven.archived_bytes / 1e6:.1f} MB",
     ):
-        output.console.print(line, markup=False, soft_wrap=True)
+        output.line(line)

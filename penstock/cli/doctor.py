@@ -12,6 +12,7 @@ from ..checkup import Finding, examine, of_stats
 from ..storage.errors import Error
 from . import exits
 from .options import Invocation, with_data, with_session, with_settings
+from .output import one_line
 
 _CODES = {"damage": exits.DAMAGED, "space": exits.FULL, "other": exits.FAILED}
 
@@ -51,7 +52,7 @@ def _show(session: Invocation, found: list[Finding]) -> None:
     from rich.text import Text
 
     for check, state, says, advice, _ in found:
-        line = Text.assemble((f"{state:<8}", _STYLES[state]), f"{check:<14} {says}")
+        line = Text.assemble((f"{state:<8}", _STYLES[state]), f"{check:<14} {one_line(says)}")
         session.output.console.print(line, soft_wrap=True)
         if advice and state != "ok":
-            session.output.console.print(Text(f"{'':<23}{advice}"), soft_wrap=True)
+            session.output.line(f"{'':<23}{advice}")

@@ -118,7 +118,7 @@ def _exit_code(output: Output, found: Places, whole: bool) -> int:
         if output.as_json:
             output.json({"path": path, "ok": False, "problem": error.message})
         else:
-            output.console.print(f"{path} cannot be opened: {error.message}", markup=False, soft_wrap=True)
+            output.line(f"{path} cannot be opened: {error.message}")
     return exits.DAMAGED if not whole else max(map(exits.of, found.problems.values()), default=exits.OK)
 
 
@@ -127,12 +127,11 @@ def _tell(output: Output, log: Place, done: Repaired, *, dry_run: bool) -> None:
 
     name = log.title
     for action in done.actions:
-        output.console.print(f"{name}: {'would ' if dry_run else ''}{action}", markup=False, soft_wrap=True)
+        output.line(f"{name}: {'would ' if dry_run else ''}{action}")
     if not done.actions:
-        output.console.print(f"{name}: nothing to repair", markup=False)
+        output.line(f"{name}: nothing to repair")
     for bad in done.after.unaccepted:
-        sentence = f"{name}: still damaged: {_lost(bad)}; {way_out(log.path)}"
-        output.console.print(sentence, markup=False, soft_wrap=True)
+        output.line(f"{name}: still damaged: {_lost(bad)}; {way_out(log.path)}")
 
 
 def _show(output: Output, reports: list[tuple[Place, Report]]) -> None:
@@ -154,7 +153,7 @@ def _show(output: Output, reports: list[tuple[Place, Report]]) -> None:
     )
     for _, report in reports:
         for line in _findings(report):
-            output.console.print(line, markup=False, soft_wrap=True)
+            output.line(line)
 
 
 def _size(report: Report) -> str:

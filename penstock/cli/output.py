@@ -1,7 +1,8 @@
 """The output of commands: tables and sentences for people, JSON lines for programs.
 
 Idea: a command makes values; one `Output` writes them in the chosen form. Results go to standard output, everything
-else (progress, notes, errors) to standard error, so that a pipe carries only results.
+else (progress, notes, errors) to standard error, so that a pipe carries only results. What people see is printable:
+reasons, names and headers come from other programs.
 Names of files may hold bytes that are not UTF-8: people see them escaped (app.py sets that up), and JSON has them as
 Python does, as "\\udcff".
 Contract: under `--json` each line of standard output is one JSON object, and nothing else is written there.
@@ -39,14 +40,14 @@ class Output:
         """Standard output for people."""
         from .consoles import Results
 
-        return Results(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+        return Results(highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
 
     @cached_property
     def notes(self) -> Console:
         """Standard error for people."""
         from .consoles import Notes
 
-        return Notes(stderr=True, highlight=False)
+        return Notes(stderr=True, highlight=False, emoji=False)
 
     @property
     def shows_progress(self) -> bool:
@@ -58,7 +59,11 @@ class Output:
         if self.as_json:
             self.json({"event": event, **values})
         else:
-            self.console.print(sentence, markup=False, soft_wrap=True)
+            self.line(sentence)
+
+    def line(self, text: str) -> None:
+        """A line for people, in one piece."""
+        self.console.print(one_line(text), markup=False, soft_wrap=True)
 
     def json(self, value: Any) -> None:
         """One JSON line."""
@@ -68,8 +73,9 @@ class Output:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", empty: str = "") -> None:
         """A table for people. Columns named ">like this" are numbers, to the right. `empty` stands for no rows."""
         from rich.table import Table
+        from rich.text import Text
 
-        cells = [[_cell(value) for value in row] for row in rows]
+        cells = [[Text(_text(value)) for value in row] for row in rows]
         if not cells and empty:
             self.console.print(empty, markup=False)
             return
@@ -86,12 +92,12 @@ class Output:
         lines = [(name, _text(value)) for name, value in pairs]
         width = max((len(name) for name, _ in lines), default=0)
         for name, text in lines:
-            self.console.print(f"{name:<{width}}   {text}", markup=False, soft_wrap=True)
+            self.line(f"{name:<{width}}   {text}")
 
     def note(self, sentence: str) -> None:
         """Print a remark that is no result; programs do not need it."""
         if not self.as_json:
-            self.notes.print(f"penstock: {sentence}", markup=False, soft_wrap=True)
+            self.notes.print(f"penstock: {one_line(sentence)}", markup=False, soft_wrap=True)
 
 
 def json_line(value: Any) -> bytes:
@@ -106,7 +112,16 @@ def complain(code: str, message: str, *, as_json: bool) -> None:
     """Print one line on standard error: what went wrong."""
     line = message.translate(_PLAIN)
     encoded = json_line({"error": code, "message": line}).decode().rstrip()
-    to_stderr(encoded if as_json else f"penstock: {line}")
+    to_stderr(encoded if as_json else f"penstock: {one_line(line)}")
+
+
+def one_line(text: str) -> str:
+    """Text of other programs for a terminal: in one line, without escape sequences."""
+    if text.isprintable():
+        return text
+    from ..storage.printable import printable  # with it comes numpy, which help and usage can do without
+
+    return printable(text)
 
 
 def unavailable_text(partitions: Sequence[int]) -> str:
@@ -114,11 +129,6 @@ def unavailable_text(partitions: Sequence[int]) -> str:
     if not partitions:
         return ""
     return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))} unavailable"
-
-
-def _cell(value: Any) -> str:
-    """A value as a table's cell; rich must not read brackets in it as markup."""
-    return _text(value).replace("[", "\\[")
 
 
 def _text(value: Any) -> str:
@@ -129,4 +139,4 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return str(value)
+    return one_line(str(value))

@@ -41,6 +41,11 @@ def no_result() -> None:
     pass
 
 
+@app.task(queue="math", name="forge")
+def forge() -> None:
+    raise ValueError("bad\n2026-01-01 00:00:00 ERROR forged\x1b[2J")
+
+
 @app.task(queue="math", name="odd_result")
 def odd_result() -> Any:
     return object()

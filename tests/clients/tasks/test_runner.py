@@ -73,6 +73,20 @@ async def test_the_log_names_the_function_that_failed_and_why(function: str, say
     assert [part for part in says if part not in line] == []
 
 
+@pytest.mark.parametrize("header", [b"forge", b"gone\n2026-01-01 00:00:00 ERROR forged\x1b[2J"])
+@on_a_loop
+async def test_what_senders_and_exceptions_say_makes_no_line_of_the_log(header: bytes, caplog: Any) -> None:
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        await settled(worker.give("", headers={NAME_HEADER: header, ENCODING_HEADER: b"json"}))
+    (said,) = [record.getMessage() for record in caplog.records if "q-0-0" in record.getMessage()]
+    first, *below = said.split("\n")
+    assert "forged\\x1b[2J" in said
+    assert all(line.isprintable() for line in (first, *below))
+    assert all(line.startswith("  ") for line in below)
+    assert any("in forge" in line for line in below) == (header == b"forge")
+
+
 @on_a_loop
 async def test_a_cancelled_task_that_raises_is_no_failure_in_the_log(caplog: Any) -> None:
     caplog.set_level(logging.INFO, "penstock.tasks")

@@ -70,6 +70,20 @@ def test_what_cannot_be_read_is_dead_lettered_and_the_others_go_on(client, spoil
     assert [task.value for task in redriven(client, spoiled)] == [b"x"] * 3
 
 
+def test_what_a_serializer_says_makes_no_line_of_the_log(client, topic, caplog):
+    def forge(content: bytes) -> None:
+        raise ValueError(f"bad\nforged {content.decode()}")
+
+    client.create_topic(topic)
+    with client.producer(topic) as producer:
+        producer.send(b"\x1b[2J")
+    with client.worker(topic, group="jobs", value=(bytes, forge)) as worker:
+        assert worker.fetch(wait=0) == []
+    (said,) = [record.getMessage() for record in caplog.records if "is dead-lettered" in record.getMessage()]
+    assert said.isprintable()
+    assert said.endswith("bad\\nforged \\x1b[2J")
+
+
 def redriven(client, topic: str) -> list:
     client.redrive(topic, "jobs")
     with client.worker(topic, group="jobs") as worker:

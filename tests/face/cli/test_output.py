@@ -1,4 +1,4 @@
-"""Output whose reader has left: `penstock ... | head -1`."""
+"""Output whose reader has left, `penstock ... | head -1`, and output of hostile text."""
 
 from __future__ import annotations
 
@@ -81,3 +81,27 @@ def test_a_service_goes_on_when_nobody_reads_what_it_prints(monkeypatch: pytest.
             with unread_is_fine():
                 Output(as_json=as_json).say("ready", "it serves")
             Output(as_json=as_json).say("ready", "and prints into the void")
+
+
+def test_text_of_other_programs_is_shown_in_one_printable_line(capfd: pytest.CaptureFixture[str]) -> None:
+    output, hostile = Output(as_json=False), "a\\[b]\nforged\x1b[2J:tada:\u202e"
+    shown = "a\\[b]\\nforged\\x1b[2J:tada:\\u202e"
+    output.say("event", hostile)
+    output.fields([("reason", hostile)])
+    output.table(["reason"], [[hostile]])
+    output.note(hostile)
+    complain("code", hostile, as_json=False)
+    told = capfd.readouterr()
+    assert [line.rstrip() for line in told.out.splitlines()] == [shown, f"reason   {shown}", "reason", shown]
+    assert told.err.splitlines() == [f"penstock: {shown}", "penstock: " + shown.replace("\\n", " ")]
+
+
+def test_a_directory_of_a_hostile_name_is_told_of_in_one_line(cli: Cli, tmp_path: Path) -> None:
+    directory = tmp_path / "a\nforged\x1b[2J"
+    with Log(str(directory)) as log:
+        log.append([b"x"])
+    done = cli("log", "verify", str(directory))
+    assert done.code == exits.OK
+    assert all(line.isprintable() for line in done.out.decode().splitlines())
+    assert b"forged" in done.out
+    assert b"\nforged" not in done.out

@@ -64,6 +64,20 @@ def test_the_texts_are_shown(attacked):
     assert "&lt;img src=x onerror=alert(1)&gt;" in attacked.page("/console/queues/victim/q")
 
 
+def test_characters_that_hide_are_shown_wherever_they_are(site, penstock_client):
+    hidden = "a\u202e\x1bb"
+    penstock_client.create_topic("hiding")
+    with penstock_client.producer("hiding") as producer:
+        producer.send(b"x", headers={hidden: hidden.encode()})
+    penstock_client.set_queue("hiding", "q", max_attempts=1)
+    with penstock_client.worker("hiding", group="q", name="w\u202e") as worker:
+        worker.reject(worker.fetch(max_records=1), reason=hidden)
+    for path in ("/console/queues/hiding/q", "/console/topics/hiding/messages/0/0"):
+        page = site.page(path)
+        assert "a\\u202e\\u001bb" in page
+        assert not {"\u202e", "\x1b"} & set(page)
+
+
 @pytest.mark.parametrize("form", ["auto", "json", "text", "hex"])
 def test_a_message_stays_text(attacked, form):
     for offset in range(2 * len(HOSTILE)):
