@@ -3,7 +3,8 @@
     dramatiq.set_broker(PenstockBroker("unix:///run/penstock/broker.sock"))
 
 Idea: the broker delays by itself, so there are no delay queues. dramatiq retries by enqueueing a message anew, so one
-that it gives up is a dead letter. A worker that dies gives its messages back by the end of its leases.
+that it gives up is a dead letter. Redriven, it has all its retries again: the history of its record says that it was
+given up. A worker that dies gives its messages back by the end of its leases.
 
 Contract: threads may share a broker and a consumer. Nothing is asked of penstock before the first message is enqueued
 or consumed, and a forked child connects anew.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Condition, RLock
 from time import monotonic, sleep
@@ -33,6 +34,9 @@ LEASE_S = 30.0
 
 NEVER_S = 10 * 365 * 86400.0
 """An actor may run for months: its leases end with its process, not with its silence."""
+
+GIVEN_UP = "given up by dramatiq"
+"""The reason of a dead letter."""
 
 KEEP_FINISHED_S = 60.0
 JOIN_LOOK_S = 0.1
@@ -89,8 +93,13 @@ class PenstockBroker(Broker):
         """A consumer that holds `prefetch` messages at most, and waits `timeout` milliseconds for one."""
         topic = self._ensured(queue_name)
         with _told():
-            worker = self.client.worker(topic, group=GROUP, lease=self.lease_s, prefetch=0, max_processing=NEVER_S)
-        return PenstockConsumer(worker, max(prefetch, 1), timeout / 1000)
+            client = self.client
+            worker = client.worker(topic, group=GROUP, lease=self.lease_s, prefetch=0, max_processing=NEVER_S)
+
+        def was_given_up(id_: str) -> bool:
+            return any(failure.reason == GIVEN_UP for failure in client.task(id_, group=GROUP).history)
+
+        return PenstockConsumer(worker, max(prefetch, 1), timeout / 1000, was_given_up)
 
     def flush(self, queue_name: str) -> None:
         """Skip the messages of a queue that no worker has begun, delayed ones too."""
@@ -134,11 +143,12 @@ class PenstockBroker(Broker):
 class PenstockConsumer(Consumer):
     """Messages of one queue, under leases. A record that dramatiq did not write is dead-lettered."""
 
-    def __init__(self, worker: Worker, prefetch: int, wait_s: float) -> None:
-        """Made by `PenstockBroker.consume`."""
+    def __init__(self, worker: Worker, prefetch: int, wait_s: float, was_given_up: Callable[[str], bool]) -> None:
+        """Made by `PenstockBroker.consume`; `was_given_up` asks the broker about a task."""
         self._worker = worker
         self._prefetch = prefetch
         self._wait_s = wait_s
+        self._was_given_up = was_given_up
         self._arrived: deque[LeasedMessage] = deque()
         self._held: set[str] = set()  # ids of tasks that are leased and not settled
         self._room = Condition()
@@ -164,6 +174,8 @@ class PenstockConsumer(Consumer):
                 continue
             with self._room:
                 self._held.add(task.id)
+            if message.options.get("retries") and self._was_given_up(task.id):  # it was redriven
+                message = LeasedMessage(message.copy(options={"retries": 0}), task)
             self._arrived.append(message)
 
     def ack(self, message: Any) -> None:
@@ -176,7 +188,7 @@ class PenstockConsumer(Consumer):
         """The message becomes a dead letter, as dramatiq has no more retries for it."""
         self._let_go([message])
         with _told(), suppress(LeaseLost):
-            self._worker.reject([message.task], "given up by dramatiq")
+            self._worker.reject([message.task], GIVEN_UP)
 
     def requeue(self, messages: Iterable[Any]) -> None:
         """Give messages back untried."""

@@ -14,7 +14,7 @@ from support.processes import Serving
 dramatiq = pytest.importorskip("dramatiq", reason="the extra dramatiq is not installed")
 
 from penstock.adapters import dramatiq as adapter  # noqa: E402
-from penstock.adapters.dramatiq import GROUP, PenstockBroker, topic_of  # noqa: E402
+from penstock.adapters.dramatiq import GIVEN_UP, GROUP, PenstockBroker, topic_of  # noqa: E402
 
 WAIT_MS = 30_000
 
@@ -77,7 +77,23 @@ def test_a_failure_is_tried_again_and_then_a_dead_letter(broker, queue):
     work_off(broker, queue)
     assert (tries.count("good"), tries.count("bad")) == (3, 3)
     (dead,) = broker.client.dead_letters(topic_of(queue), GROUP)
-    assert dead.reason == "given up by dramatiq"
+    assert dead.reason == GIVEN_UP
+
+
+def test_a_redriven_message_has_all_its_retries_again(broker, queue):
+    tries: list[int] = []
+
+    def failing() -> None:
+        tries.append(1)
+        raise ValueError
+
+    actor(broker, queue, failing, max_retries=2, min_backoff=20, max_backoff=40, actor_name="failing").send()
+    for tried in (3, 6, 9):
+        work_off(broker, queue)
+        assert len(tries) == tried
+        (dead,) = broker.client.dead_letters(topic_of(queue), GROUP)
+        assert dead.reason == GIVEN_UP
+        assert broker.client.redrive(topic_of(queue), GROUP, [dead.id]) == 1
 
 
 def test_a_record_of_another_program_is_a_dead_letter(broker, queue):
