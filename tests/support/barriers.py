@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from penstock.broker.engine.logs.replay import replay
 from penstock.broker.engine.tables.state import PartitionState
+from penstock.broker.engine.tables.ties import TELLINGS_BYTES_MAX
 from penstock.storage.batch import batches, encode
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Settle, Verb
@@ -93,6 +94,7 @@ class Scene:
             live, again = partition.committed, replay(partition.log, PartitionState, self.rig.store).committed
             assert again.encode() == live.encode()
             assert again.barriers.bytes == live.barriers.bytes
+            assert again.ties.bytes == live.ties.bytes
 
     def counts(self) -> None:
         """The bytes of barriers are the sum of what each has, in what is committed and in what is ahead."""
@@ -101,6 +103,8 @@ class Scene:
                 table = state.barriers
                 assert table.bytes == sum(each.size for each in table.by_id.values())
                 assert table.bytes <= self.rig.config.max_barrier_bytes
+            ties = partition.committed.ties
+            assert ties.bytes == sum(each.word.size for each in ties.tellings.values()) <= TELLINGS_BYTES_MAX
 
     def state(self, topic: bytes, partition: int = 0) -> PartitionState:
         return self.rig.node._registry.topics.get(topic).partition(partition).committed

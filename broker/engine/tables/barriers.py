@@ -44,6 +44,11 @@ class Word(Struct, array_like=True, frozen=True):
         """The bytes that it has as long as it likes."""
         return len(self.result) + len(self.reason.encode())
 
+    @property
+    def silent(self) -> Word:
+        """What is left of it where there is no room for its result and reason."""
+        return Word(TOO_LARGE if self.state == COMPLETED else self.state, b"", "")
+
 
 class BarrierBody(Struct, array_like=True):
     """One barrier, as it stands and in a snapshot."""

@@ -6,8 +6,8 @@ the task, which stays until the barrier is known to have it. A dead-lettered rec
 redriven, and end again.
 
 Contract: applies logged effects and decides nothing. Only committed effects are applied: a state that is ahead shares
-the ties of the one that is committed. Numbers of tellings rise and are never reused. Must not know other partitions.
-Pure.
+the ties of the one that is committed. Numbers of tellings rise and are never reused. Results and reasons that wait have
+TELLINGS_BYTES_MAX; an end beyond that is told without them. Must not know other partitions. Pure.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from . import effects as fx
-from .barriers import DELETED
+from .barriers import DELETED, Word
 from .queues.status import CANCELLED, COMPLETED, DEAD, DISCARDED, FINAL, standing
 
 if TYPE_CHECKING:
     from .queues.queue import Queue
     from .queues.status import HasTasks
     from .queues.table import QueueTable
+
+TELLINGS_BYTES_MAX = 256 << 20
+"""Results and reasons of a partition that wait to be told. Part of what effects mean, so no setting (STATE.md)."""
 
 Range = tuple[int, int]
 """First offset, how many."""
@@ -53,14 +56,23 @@ class MemberEnd(Struct, array_like=True, frozen=True):
     result: bytes
     reason: str
 
+    @property
+    def word(self) -> Word:
+        """What the barrier is told."""
+        return Word(self.state, self.result, self.reason)
+
 
 class Ties:
-    """The ties of one partition."""
+    """The ties of one partition.
+
+    *Invariant*: `bytes` is the sum of the sizes of the words that wait.
+    """
 
     def __init__(self) -> None:
         self.open: dict[int, TieBody] = {}  # by offset
         self.tellings: dict[int, MemberEnd] = {}  # by number, ascending
         self.last = 0  # the highest number given out
+        self.bytes = 0
 
     # -- applying -----------------------------------------------------------------------------------
 
@@ -73,7 +85,8 @@ class Ties:
             return
         for first, count in effect.ranges:
             for number in range(first, first + count):
-                self.tellings.pop(number, None)
+                told = self.tellings.pop(number, None)
+                self.bytes -= 0 if told is None else told.word.size
 
     def concerned(self, effect: fx.AnyEffect, queues: QueueTable) -> list[TieBody]:
         """The ties of records that an effect may end. To be asked before it is applied: a lease may be over then."""
@@ -104,9 +117,14 @@ class Ties:
             if how is None:
                 continue
             outcome, reason = how
+            word = Word(outcome, results.get(tie.offset, b""), reason)
+            if self.bytes + word.size > TELLINGS_BYTES_MAX:
+                word = word.silent
             self.last += 1
-            where, result = (tie.topic, tie.partition, tie.barrier), results.get(tie.offset, b"")
-            self.tellings[self.last] = MemberEnd(self.last, *where, tie.member, outcome, result, reason)
+            self.bytes += word.size
+            self.tellings[self.last] = MemberEnd(
+                self.last, tie.topic, tie.partition, tie.barrier, tie.member, word.state, word.result, word.reason
+            )
             if outcome != DEAD:
                 del self.open[tie.offset]
 
@@ -123,6 +141,7 @@ class Ties:
         ties.open = {tie.offset: tie for tie in body.open}
         ties.tellings = {telling.number: telling for telling in body.tellings}
         ties.last = body.last
+        ties.bytes = sum(telling.word.size for telling in body.tellings)
         return ties
 
 

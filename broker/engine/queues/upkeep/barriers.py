@@ -23,11 +23,10 @@ from .....transport.barrier_messages import MEMBERS_MAX, DeleteBarrier, SetBarri
 from .....transport.messages import Done
 from ....errors import InvalidRequest, LimitReached, Unavailable, UnknownBarrier
 from ...tables import effects as fx
-from ...tables.barriers import MEMBER_BYTES, TOO_LARGE, BarrierBody, Word, silent_size
+from ...tables.barriers import MEMBER_BYTES, BarrierBody, silent_size
 from ...tables.entry import Entry
 from ...tables.producers import Place
 from ...tables.queues.placing import intake_of
-from ...tables.queues.status import COMPLETED
 from ...turns.replies import Gather
 from ..topic_queues import check_serves, check_there, serves
 
@@ -228,9 +227,9 @@ def _most(partition: Partition) -> int:
 def _fitting(tellings: Iterable[MemberEnd], room: int) -> Iterable[tuple[int, str, bytes, str]]:
     """The words of members, as far as there is room for what they have."""
     for telling in tellings:
-        word = Word(telling.state, telling.result, telling.reason)
+        word = telling.word
         if word.size > room:
-            word = Word(TOO_LARGE if telling.state == COMPLETED else telling.state, b"", "")
+            word = word.silent
         room -= word.size
         yield telling.member, word.state, word.result, word.reason
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from penstock.broker.engine.logs.finals import state_effects
 from penstock.broker.engine.tables import effects as fx
+from penstock.broker.engine.tables import ties
 from penstock.storage.batch import Kind, encode, parse
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
@@ -189,6 +190,30 @@ def test_a_place_that_cannot_be_told_holds_up_no_other(scene: Scene, monkeypatch
     monkeypatch.undo()
     scene.rig.pass_time(3)
     assert len(scene.fired()) == 1
+
+
+def test_ends_that_wait_to_be_told_have_bounded_results(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    """What a full disk or a damaged partition keeps untold is in memory and in snapshots."""
+    monkeypatch.setattr(ties, "TELLINGS_BYTES_MAX", 10)
+    scene.set(members=5, ended=True)
+    scene.send([0, 1, 2, 3, 4])
+    log = scene.rig.node._registry.topics.get(scene.then).partition(0).log
+    refuse_records(monkeypatch, log, effects=True)
+    for result in (b"123456", b"12345", b"1234"):
+        scene.work_off(result)
+    scene.settle(scene.lease(), Verb.REJECT, reason="r")
+    waiting = scene.state(scene.work).ties
+    assert waiting.bytes == 10
+    scene.replays()
+    monkeypatch.undo()
+    monkeypatch.setattr(ties, "TELLINGS_BYTES_MAX", 10)
+    scene.rig.pass_time(10)
+    assert scene.state(scene.work).ties.bytes == 0
+    scene.work_off(b"1234567890")
+    assert scene.fired() == [[
+        ("completed", b"123456", ""), ("too_large", b"", ""), ("completed", b"1234", ""), ("dead", b"", ""),
+        ("completed", b"1234567890", ""),
+    ]]  # fmt: skip
 
 
 def test_tellings_are_forgotten_with_the_topic_of_their_barrier(scene: Scene):
