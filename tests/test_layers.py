@@ -160,8 +160,8 @@ ORDER = {
         *("problems", "request_ids", "strict_json", "origins", "authenticating", "operation"),
         *("shapes", "formats", "task_shapes"),
         *("wording", "openapi"),
-        *("page", "arrow_bodies", "producing", "queues", "streaming", "tasks", "groups", "topics", "gateway", "table"),
-        *("app", "connection", "server", ""),
+        *("page", "arrow_bodies", "producing", "queues", "streaming", "tasks", "groups", "topics"),
+        *("barriers", "gateway", "table", "app", "connection", "server", ""),
     ],
     "penstock.gateway.console": [
         *("figures", "payloads", "forms", "sampler", "rendering", "making"),

@@ -20,6 +20,7 @@ PATH_PARAMETERS = {
     "queue": ("Name of a queue, which is a topic.", r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$"),
     "topic": ("Name of a topic.", r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$"),
     "group": ("Name of a queue group.", r"^[A-Za-z0-9._-]{1,200}$"),
+    "barrier": ("Id of a callback.", r"^[0-9a-f]{32}$"),
     "name": ("Name of a schedule.", r"^[A-Za-z0-9._-]{1,200}$"),
     "id": ("Id of a task.", r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}-[0-9]{1,9}-[0-9]{1,18}$"),
     "worker": ("Name of a worker.", r"^[^/]{1,200}$"),

@@ -21,7 +21,7 @@ from ..link import BrokerLink
 from ..users import Users
 from .problems import Problem, Refusal
 
-Tag = Literal["messages", "consumers", "tasks", "groups", "dead letters", "schedules", "topics", "gateway"]
+Tag = Literal["messages", "consumers", "tasks", "groups", "dead letters", "schedules", "barriers", "topics", "gateway"]
 
 JSON = "application/json"
 

@@ -6,7 +6,7 @@ a name.
 
 from __future__ import annotations
 
-from . import gateway, groups, producing, queues, streaming, tasks, topics
+from . import barriers, gateway, groups, producing, queues, streaming, tasks, topics
 from .openapi import query_parameters
 from .operation import HttpOperation
 
@@ -16,6 +16,7 @@ TABLE: tuple[HttpOperation, ...] = (
     *queues.OPERATIONS,
     *streaming.OPERATIONS,
     *groups.OPERATIONS,
+    *barriers.OPERATIONS,
     *topics.OPERATIONS,
     *gateway.OPERATIONS,
 )
@@ -27,6 +28,7 @@ _HEADS = {
     "groups": "Queue groups",
     "dead letters": "Dead letters",
     "schedules": "Schedules",
+    "barriers": "Callbacks that wait for tasks",
     "topics": "Topics",
     "gateway": "The gateway",
 }

@@ -66,6 +66,7 @@ OPERATIONS: dict[str, tuple[Asked, Sequence[str]]] = {
         ("PUT", f"/schedules/{T}/s", {"spec": "every 1h", "value": "x"}), [WRITE, f"manage schedule:{T}/s"],
     ),
     "deleteSchedule": (("DELETE", f"/schedules/{T}/s", None), [f"manage schedule:{T}/s"]),
+    "deleteBarrier": (("DELETE", f"/barriers/{T}/{'0' * 32}", None), [MANAGE]),
     "createTopic": (("POST", "/api/v1/topics", {"name": T}), [MANAGE]),
     "getTopic": (("GET", f"/api/v1/topics/{T}", None), [SEE]),
     "alterTopic": (("PATCH", f"/api/v1/topics/{T}", {"settings": {"retention_s": 1000}}), [MANAGE]),
@@ -73,7 +74,7 @@ OPERATIONS: dict[str, tuple[Asked, Sequence[str]]] = {
     "deleteTopic": (("DELETE", "/api/v1/topics/gother", None), ["manage topic:gother"]),
 }  # fmt: skip
 OPEN = {"health", "live", "openapi", "docs"}
-FILTERED = {"listQueues", "listTopics", "listSchedules"}
+FILTERED = {"listQueues", "listTopics", "listSchedules", "listBarriers"}
 
 COMMANDS: dict[str, tuple[str, Sequence[str]]] = {
     "EXISTS": (f"EXISTS {T}", [SEE]),

@@ -87,6 +87,7 @@ def test_an_embedded_broker_refuses_them_too(tmp_path: Path):
         ("GET", "/queues/hostile/{}", None),
         ("PUT", "/schedules/hostile/{}", b'{"spec": "every 30s", "value": "x"}'),
         ("PUT", "/schedules/{}/daily", b'{"spec": "every 30s", "value": "x"}'),
+        ("DELETE", "/barriers/hostile/{}", None),
         ("GET", "/tasks/{}-0-0", None),
         ("POST", "/tasks/{}-0-0/ack", b"{}"),
         ("POST", "/api/v1/topics/hostile/groups/{}/pause", b"{}"),

@@ -8,6 +8,7 @@ import time
 
 import httpx
 import pytest
+from penstock.clients.barriers.descriptions import Callback, GroupTask
 
 from .test_refusals import refused
 
@@ -212,6 +213,28 @@ def test_a_schedule_is_set_listed_and_deleted(http, key, native):
     refused(http.put(path, json={"spec": "nonsense", "value": "x"}), 400, "invalid_request")
     assert http.delete(path).status_code == 204
     refused(http.delete(path), 404, "unknown_schedule")
+
+
+def test_a_callback_that_waits_is_listed_and_deleted(http, key, native):
+    for queue in (key, f"{key}-then"):
+        native.create_topic(queue)
+        native.set_queue(queue, "tasks")
+    members = [GroupTask(key, "tasks", b"a")] * 3
+    native.send_group(members, then=Callback(f"{key}-then", {"penstock-task": b"shop.report"}, ended=True))
+    found = http.get("/barriers", params={"queue": f"{key}-then"}).json()["barriers"]
+    (barrier,) = native.barriers(f"{key}-then")
+    assert [each.pop("until")[:19] for each in found] == [barrier.until.isoformat()[:19]]
+    assert found == [
+        {"id": barrier.id, "queue": f"{key}-then", "function": "shop.report", "members": 3, "waiting": 3,
+         "ended": True, "why": barrier.why},
+    ]  # fmt: skip
+    assert barrier.id in [each["id"] for each in http.get("/barriers").json()["barriers"]]
+    assert http.get("/barriers", params={"queue": key}).json() == {"barriers": []}
+    path = f"/barriers/{key}-then/{barrier.id}"
+    refused(http.delete(f"/barriers/{key}/{barrier.id}"), 404, "unknown_barrier")
+    assert http.delete(path).status_code == 204
+    refused(http.delete(path), 404, "unknown_barrier")
+    refused(http.get("/barriers", params={"queue": f"{key}-none"}), 404, "unknown_topic")
 
 
 def test_workers_of_a_group_are_listed_and_forgotten(http, key, native):
