@@ -18,6 +18,7 @@ from ..lab.harness import Lab
 from ..lab.rows import BEST_PEER, Curve, Row
 from ..load import work
 from ..load.peers import RECORD_BYTES
+from ..systems import queue_named
 from ..systems.broker import Served, serve
 from ..systems.penstock import GROUP, TASK_QUEUES
 from ..systems.queue import Queue
@@ -27,6 +28,8 @@ STRICT, AHEAD = TASK_QUEUES
 TASKS = {STRICT.name: 150_000, AHEAD.name: 300_000}
 """Of a sample; and what a second of them is to bring."""
 ONE_BY_ONE = 1000
+FUNCTIONS, CELERY = "penstock.Tasks", "Celery on Redis"
+CALLS = 2_000
 SENT = 100_000
 RECORDS = "producer.send_many"
 BEHIND, BEHIND_FULL = 200_000, 10_000_000
@@ -45,6 +48,7 @@ FLAT = 1.5
 
 def rows(lab: Lab) -> Iterator[Row | Curve]:
     yield from _lives(lab)
+    yield _functions(lab)
     yield from _sends(lab)
     yield from _memory(lab)
     yield from _backlog(lab)
@@ -82,6 +86,22 @@ def _lives(lab: Lab) -> Iterator[Row]:
             note="closed loop: put in, take, finish, each acknowledged before the next step; one client",
             stated="tasks, one at a time",
         )
+
+
+def _functions(lab: Lab) -> Row:
+    """Functions that do nothing beside Celery's, with workers alike."""
+    ours, tasks = queue_named(FUNCTIONS), lab.count(CALLS, least=50)
+    measure = partial(work.lives_per_s, tasks=tasks)
+
+    def sample() -> float:
+        with work.served(lab, ours, "durable") as address:
+            return measure(ours, address)
+
+    return Row(
+        "tasks: whole life, functions of penstock.Tasks", "tasks/s", sample,
+        peers={CELERY: work.beside(lab, "durable", measure)[CELERY]},
+        durability="durable", note=f"{tasks:,} calls that do nothing, {work.WORKERS} workers with one at a time",
+    )  # fmt: skip
 
 
 def _sends(lab: Lab) -> Iterator[Row]:
