@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from .errors import StorageFull
 from .files import Files
 from .log import LogWriter
 from .segment import SegmentRef
@@ -25,7 +26,7 @@ class BackgroundSync:
         self._writer = writer
         self._files = files
         self._thread: threading.Thread | None = None
-        self._results: deque[tuple[int, int] | OSError] = deque()
+        self._results: deque[tuple[int, int] | OSError | StorageFull] = deque()
         writer.on_segment = self._rolled
         self._pending = False
 
@@ -36,7 +37,7 @@ class BackgroundSync:
         """Apply finished syncs to the writer, and start the next one if the log has rolled."""
         while self._results:
             result = self._results.popleft()
-            if isinstance(result, OSError):
+            if isinstance(result, OSError | StorageFull):
                 self._writer.poison(str(result))
             else:
                 self._writer.settle(*result)
@@ -59,7 +60,8 @@ class BackgroundSync:
         try:
             for path in paths:
                 self._files.sync(path)
-        except OSError as error:
+            self._files.sync_dir(self._writer.path)
+        except (OSError, StorageFull) as error:
             self._results.append(error)
             return
         self._results.append((generation, through))

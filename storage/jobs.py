@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from . import runs, snapshots
-from .layout import spare_name
+from .layout import DATA_START, spare_name
 
 if TYPE_CHECKING:
     from .files import Files
@@ -68,20 +68,29 @@ class InlineJobs:
 
 
 def prepare_spare(files: Files, directory: str, size_bytes: int) -> str:
-    """A file with reserved blocks, synced, under a name of its own. Returns its path."""
+    """A file with reserved blocks, synced, under a name of its own. Returns its path.
+
+    Its first page is written, so that syncing a header there is one write to the disk, and no change of the file's map.
+    """
     path = f"{directory}/{spare_name(files.new_id().hex())}"
     with files.create(path, size_bytes) as file:
+        file.pwritev([bytes(DATA_START)], 0)
         file.sync()
     return path
 
 
 def unlink(files: Files, directory: str, names: Sequence[str]) -> None:
-    """Remove files of one directory, durably; those already gone are fine."""
+    """Remove files of one directory, durably; those already gone are fine.
+
+    Its names are durable first: no power cut takes what is removed and the name of the segment that follows.
+    """
+    if not files.exists(directory):
+        return
+    files.sync_dir(directory)
     for name in names:
         if files.exists(f"{directory}/{name}"):
             files.unlink(f"{directory}/{name}")
-    if files.exists(directory):
-        files.sync_dir(directory)
+    files.sync_dir(directory)
 
 
 def finish_snapshot(files: Files, directory: str, seq: int, log_id: bytes, numbers: Sequence[int]) -> int:

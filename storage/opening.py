@@ -271,6 +271,8 @@ def _settle(files: Files, path: str, found: FoundLog) -> None:
             _write_rows(files, path, name, rows, found)
         for file in opened:
             file.sync()
+        if found.end_name != found.names[found.begun.segment]:  # what follows the newest mark may have no durable name
+            files.sync_dir(path)
         if segment.write_mark(opened[-1], found.end.mark(found.log_id, found.end_name.generation)):
             opened[-1].sync()
     except OSError as error:

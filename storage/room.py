@@ -1,6 +1,7 @@
 """Room for appends: segment sizes, and the next segment when one is full.
 
-Contract: a spare (blocks reserved and synced beforehand, all zeros) becomes the next segment if it is ready in time.
+Contract: a spare (blocks reserved, the first page written, synced beforehand, all zeros) becomes the next segment if it
+is ready in time. No append waits for a directory to be synced.
 Must not know: which batches go where.
 """
 
@@ -37,9 +38,9 @@ class Room:
         self._spare: str | None = None
 
     def make(self, end: LogEnd, generation: int, size: int) -> Segment:
-        """A segment that starts at `end`, with room for a batch of `size` bytes."""
-        header = end.header(self._log_id, generation)
-        return segments.create(self._files, self._path, header, size=self.size(size), spare=self.take_spare())
+        """A segment that starts at `end`, with room for a batch of `size` bytes. Its name is synced later."""
+        header, size = end.header(self._log_id, generation), self.size(size)
+        return segments.create(self._files, self._path, header, size=size, spare=self.take_spare(), durably=False)
 
     def size(self, batch_bytes: int) -> int:
         """How large a segment is made whose first batch is so large."""

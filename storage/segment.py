@@ -3,7 +3,8 @@
 Idea: the writer's side (`Segment`) knows where the next byte goes and keeps room ahead of it; the page
 functions read and write what FORMAT.md calls "segment page". Reading batches is reader.py's business.
 
-Contract: a segment has its header, synced, before it has its name, so a name without a header is damage.
+Contract: a segment has its header, synced, before it has its name, so a name without a header is damage. The name is
+durable before any batch counts as durable.
 Bytes once written are never written again, except the two marks, each in a sector of its own.
 Must not know: which batches are committed, readers, what happens after a failure.
 """
@@ -43,6 +44,10 @@ class SegmentRef(msgspec.Struct, frozen=True, gc=False):
         return SegmentName(self.base_seq, self.generation)
 
     @property
+    def directory(self) -> str:
+        return self.path.rpartition("/")[0]
+
+    @property
     def index_path(self) -> str:
         return self.path.removesuffix(layout.SEGMENT_SUFFIX) + layout.INDEX_SUFFIX
 
@@ -70,9 +75,13 @@ class Newest(msgspec.Struct, frozen=True, gc=False):
 class Segment:
     """The writer's hold on one segment: open files, the next position, the room reserved."""
 
-    __slots__ = ("allocated", "file", "index", "last_seq", "newest", "position", "ref")
+    __slots__ = ("_names", "allocated", "file", "index", "last_seq", "newest", "position", "ref")
 
-    def __init__(self, ref: SegmentRef, file: File, index: File, *, position: int, last_seq: int) -> None:
+    def __init__(
+        self, ref: SegmentRef, file: File, index: File, *, position: int, last_seq: int, names: Files | None = None
+    ) -> None:
+        """`names`: the name may not be durable yet, and the first sync makes it so."""
+        self._names = names
         self.ref = ref
         self.file = file
         self.index = index
@@ -111,8 +120,14 @@ class Segment:
         self.position, self.last_seq, self.newest = end, seq, newest
 
     def sync(self) -> None:
-        """Make every batch written so far durable. Raises OSError; see `File.sync`."""
+        """Make all that is written durable, and the segment's name. Raises OSError (see `File.sync`), StorageFull."""
         self.file.sync()
+        if self._names is not None:
+            self._names.sync_dir(self.ref.directory)
+
+    def name_is_durable(self) -> None:
+        """The directory was synced since the segment has its name: no sync needs to do it again."""
+        self._names = None
 
     def close(self) -> None:
         self.file.close()
@@ -128,6 +143,7 @@ def create(
     mark: Mark | None = None,
     spare: str | None = None,
     body: Sequence[Buffer] = (),
+    durably: bool = True,
 ) -> Segment:
     """Make a segment: reserved, header synced, named, name synced. Raises StorageFull and leaves no segment then.
 
@@ -135,6 +151,7 @@ def create(
         mark: written with the header when all before this segment is known to be durable.
         spare: a file prepared for this, renamed instead of making one; it need not exist any more.
         body: batches to begin with, durable before the segment has its name.
+        durably: False leaves the name to the segment's first sync: until then a power cut may take all of it.
     """
     ref = reference(directory, SegmentName(header.base_seq, header.generation))
     file = _prepared(files, directory, size, spare)
@@ -150,7 +167,8 @@ def create(
         opened.append(index)
         files.rename(file.path, ref.path)
         file.path = ref.path
-        files.sync_dir(directory)
+        if durably:
+            files.sync_dir(directory)
     except BaseException:
         for each in opened:
             each.close()
@@ -158,7 +176,8 @@ def create(
         _discard(files, file.path if files.exists(file.path) else ref.path)
         _discard(files, ref.index_path)
         raise
-    return Segment(ref, file, index, position=DATA_START + sum(map(len, body)), last_seq=header.base_seq - 1)
+    position, names = DATA_START + sum(map(len, body)), None if durably else files
+    return Segment(ref, file, index, position=position, last_seq=header.base_seq - 1, names=names)
 
 
 def void(files: Files, path: str, position: int) -> None:
@@ -182,7 +201,7 @@ def reopen(files: Files, ref: SegmentRef, mark: Mark) -> Segment:
     except BaseException:
         file.close()
         raise
-    return Segment(ref, file, index, position=mark.end_position, last_seq=mark.seq)
+    return Segment(ref, file, index, position=mark.end_position, last_seq=mark.seq, names=files)
 
 
 def remove(files: Files, segment: Segment) -> None:
@@ -195,14 +214,9 @@ def remove(files: Files, segment: Segment) -> None:
 
 def _prepared(files: Files, directory: str, size: int, spare: str | None) -> File:
     # A spare may be gone again: the keeper that prepared it cleans up when it ends.
+    # Nothing is reserved in it again: ext4 notes the call, and the next fdatasync would wait for its journal.
     if spare is not None and files.exists(spare):
-        file = files.open(spare, write=True)
-        try:
-            file.allocate(size)
-        except BaseException:
-            file.close()
-            raise
-        return file
+        return files.open(spare, write=True)
     return files.create(f"{directory}/{layout.spare_name(files.new_id().hex())}", size)
 
 

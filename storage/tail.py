@@ -85,7 +85,7 @@ class LogTail:
         self.last_time_us, self.term = end.time_us, end.term
         self.ends: dict[int, int] = {end.seq: end.offset}
         """End offsets of the newest batches; those of older ones are in the index."""
-        self._failure: OSError | None = None
+        self._failure: OSError | StorageFull | None = None
         self.is_parents = False
         forks.tell(self)
 
@@ -168,7 +168,7 @@ class LogTail:
         try:
             for segment in pending.segments:
                 segment.sync()
-        except OSError as error:
+        except (OSError, StorageFull) as error:  # a directory is opened to sync it
             self._failure = error  # without a call: nothing that interrupts us may let the next sync succeed
             raise self.poisoned_by(error) from error
         if mark and pending.segments:
@@ -178,14 +178,16 @@ class LogTail:
                 segments.write_mark(active.file, pending.end.mark(self.log_id, active.ref.generation))
 
     def settle(self, generation: int, seq: int) -> None:
-        """A sync of everything up to `seq` succeeded. One that began in another generation says nothing."""
+        """A sync of everything up to `seq` succeeded, names included. One of another generation says nothing."""
         if generation != self.generation or not self.durable < seq <= self.written:
             return
         self.durable = seq
         while len(self.opened) > 1 and self.opened[0].last_seq <= seq:
             self.opened.pop(0).close()
+        if self.opened and self.opened[0].ref.base_seq <= seq:
+            self.opened[0].name_is_durable()
 
-    def poisoned_by(self, error: OSError) -> Poisoned:
+    def poisoned_by(self, error: OSError | StorageFull) -> Poisoned:
         """Poison the log; what to raise."""
         self.poison(str(error))
         return Poisoned(f"{self.path} could not be synced ({error}); what was not durable yet is lost, open it again")

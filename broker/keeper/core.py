@@ -200,7 +200,7 @@ class Keeper:
             try:
                 for file in step.files:
                     file.sync()
-            except OSError as error:
+            except (OSError, StorageFull) as error:
                 self._poison(step, error)
             else:
                 done.append(step)

@@ -4,7 +4,7 @@ Idea: the keeper needs little of a segment: to sync it, to find where a seq ends
 when the batch's header agrees), and to write the mark into the first page. The mark goes to the slot that
 does not hold the newest one, read anew each time, since the broker writes marks as well when it syncs inline.
 
-Contract: both descriptors live from `open` to `close`.
+Contract: both descriptors live from `open` to `close`. The first sync makes the segment's name durable, too.
 Must not know: boards, rounds, other holders of the files.
 """
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 class SegmentFiles:
     """One registered segment."""
 
-    __slots__ = ("_index", "_log_id", "base_seq", "data")
+    __slots__ = ("_index", "_log_id", "_names", "base_seq", "data")
 
-    def __init__(self, data: File, index: File, log_id: bytes, base_seq: int) -> None:
+    def __init__(self, data: File, index: File, log_id: bytes, base_seq: int, names: Files) -> None:
+        self._names: Files | None = names
         self.data = data
         self.base_seq = base_seq
         self._index = index
@@ -41,7 +42,7 @@ class SegmentFiles:
         except BaseException:
             data.close()
             raise
-        return cls(data, index, log_id, base_seq)
+        return cls(data, index, log_id, base_seq, files)
 
     def index_row(self, seq: int) -> IndexRow | None:
         """The index row of batch `seq`; None if it is not (yet) in this segment."""
@@ -59,8 +60,11 @@ class SegmentFiles:
         segment.write_mark(self.data, layout.mark_from_row(self._log_id, word, row))
 
     def sync(self) -> None:
-        """Raises OSError: never call it again for the same bytes."""
+        """Raises OSError, StorageFull: never call it again for the same bytes."""
         self.data.sync()
+        if self._names is not None:
+            self._names.sync_dir(self.data.path.rpartition("/")[0])
+            self._names = None
 
     def sync_index(self) -> None:
         """Make the index durable, once, when the segment is sealed."""

@@ -1,10 +1,11 @@
-"""What a keeper does for snapshots: the runs that one names are durable before it has its name."""
+"""What a keeper does with files: what must be durable before what."""
 
 from __future__ import annotations
 
 from penstock.storage import jobs, runs, snapshots
+from penstock.storage.layout import DATA_START
 from penstock.storage.runs import RunFiles
-from support.files import Name, RecordingFiles, Sync
+from support.files import Name, RecordingFiles, Sync, SyncDir, Write
 
 LOG_ID = b"L" * 16
 
@@ -35,3 +36,20 @@ def test_a_run_that_is_gone_again_holds_nothing_up() -> None:
     files.unlink(f"/log/{runs.file_name(1)}")
     assert jobs.finish_snapshot(files, "/log", 7, LOG_ID, [1, 2]) == 0
     assert snapshots.load_newest(files, "/log", LOG_ID) is not None
+
+
+def test_the_first_page_of_a_spare_is_on_the_disk_before_it_is_used() -> None:
+    """Only then does syncing a header there change nothing but that page."""
+    files = RecordingFiles(directories=["/log"])
+    path = jobs.prepare_spare(files, "/log", 20_000)
+    number = files.number(path)
+    assert files.journal[-2:] == [Write(number, 0, bytes(DATA_START)), Sync(number)]
+    assert files.read(path) == bytes(20_000)
+
+
+def test_names_that_stay_are_durable_before_files_are_removed_and_the_removal_after() -> None:
+    files = RecordingFiles({"/log/old": b"1", "/log/new": b"2"}, ["/log"])
+    jobs.unlink(files, "/log", ["old", "gone already"])
+    assert files.journal == [SyncDir("/log"), Name("/log/old", None), SyncDir("/log")]
+    jobs.unlink(files, "/nowhere", ["old"])
+    assert len(files.journal) == 3

@@ -11,7 +11,7 @@ import errno
 import random
 from dataclasses import dataclass, field
 
-from penstock.storage import layout, snapshots
+from penstock.storage import jobs, layout, snapshots
 from penstock.storage.batch import Batch, Kind, encode, encode_state, of_kind
 from penstock.storage.errors import InvalidTopic, Poisoned
 from penstock.storage.log import LogOptions, LogWriter
@@ -108,9 +108,7 @@ class World:
         if gone:
             self.files.note(Truth(self.durable, covered, self.term))
         for ref in gone:
-            self.files.unlink(ref.path)
-            self.files.unlink(ref.index_path)
-            self.files.sync_dir(PATH)
+            jobs.unlink(self.files, PATH, [ref.name.segment_file, ref.name.index_file])
         writer.forget(gone)
         self.covered = covered if gone else self.covered
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 
 import pytest
@@ -9,6 +10,7 @@ from penstock.broker.config import KeeperOptions
 from penstock.broker.keeper.files import SegmentFiles
 from penstock.broker.watermarks import MARK_S
 from penstock.storage.board import split, word
+from penstock.storage.errors import StorageFull
 from penstock.storage.log import LogWriter
 from penstock.storage.segment import read_page
 from support.pair import Pair
@@ -298,6 +300,46 @@ def test_a_busy_log_gets_a_spare_for_its_next_segment(pair: Pair):
         pair.deliver()
     assert spares
     assert {spare.size_bytes for spare in spares} == {64 << 10}
+
+
+def test_the_name_of_a_new_segment_is_durable_before_anything_in_it_counts(monkeypatch: pytest.MonkeyPatch, pair: Pair):
+    log, synced = pair.open("/a", segment_bytes=64 << 10), []
+    pair.append(log, 1)
+    pair.publish(log)
+    pair.round()
+
+    def noted(path: str) -> None:
+        synced.append((path, log.durable, split(pair.board.row(pair.watermarks.number_of(log)).synced)[1]))
+
+    monkeypatch.setattr(pair.files, "sync_dir", noted)
+    pair.append(log, 4, size=20_000)
+    pair.publish(log)
+    assert (len(log.names), synced) == (2, [])
+    pair.round()
+    assert (synced, log.durable) == ([("/a", 1, 1)], 5)
+    pair.append(log, 1)
+    pair.publish(log)
+    pair.round()
+    log.sync()
+    assert len(synced) == 1  # once for each segment
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), StorageFull("too many open files")])
+def test_a_name_that_cannot_be_synced_poisons_the_log(monkeypatch: pytest.MonkeyPatch, pair: Pair, error: Exception):
+    log = pair.open("/a", segment_bytes=64 << 10)
+    pair.append(log, 1)
+    pair.publish(log)
+    pair.round()
+    pair.append(log, 4, size=20_000)
+    pair.publish(log)
+
+    def failed(path: str) -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(pair.files, "sync_dir", failed)
+        pair.round()
+    assert (log.durable, log.poisoned is None) == (1, False)
 
 
 def test_a_keeper_that_ends_syncs_what_was_written_and_its_marks(pair: Pair):
