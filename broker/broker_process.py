@@ -38,7 +38,7 @@ from .broker import Broker, now
 from .cold_reads import Warmer
 from .diagnostics import crashed, say
 from .engine import Node, NodeConfig
-from .frugal_files import FrugalFiles, connection_room
+from .frugal_files import FrugalFiles, connection_room, peer_room
 from .keeper.jobs import KeeperJobs
 from .keeper.link import KeeperLink
 from .keeper.unresolved_syncs import UnresolvedSyncs
@@ -81,7 +81,7 @@ class Assembly:
         self._config = config
         limit = set_file_limit(config.limit_files)
         self._files = FrugalFiles(limit, always=f"{config.data}/{METADATA}/")
-        self._room = connection_room(limit)
+        self._room, self._peer_room = connection_room(limit), peer_room(limit)
         self._stack = ExitStack()
         self.listen: list[str] = []
         self.advertise: list[str] = []
@@ -214,7 +214,7 @@ class Assembly:
         from .member.starting import PeerLines, link, peers_context
 
         lines = PeerLines()
-        context = self._stack.enter_context(peers_context(self._room, config.broker_key, lines))
+        context = self._stack.enter_context(peers_context(self._peer_room, config.broker_key, lines))
         return link(self._files, config.data, identity, config.cluster, context, tuple(self.advertise), lines)
 
     def _node(

@@ -39,6 +39,9 @@ LOG_FILES = 2
 METADATA_FILES = 2 * LOG_FILES
 """Only for the metadata log, which opens a segment before it closes the one before it."""
 
+PEERS_MOST = 1024
+"""For connections of other nodes, beside those of clients. At most a sixteenth of the limit."""
+
 KEPT = MONITOR_EVENTS + 32
 """Never for connections: for those about to be refused, and what is open for a moment. At most a tenth of the limit."""
 
@@ -46,6 +49,11 @@ KEPT = MONITOR_EVENTS + 32
 def connection_room(limit: int) -> DescriptorRoom:
     """Descriptors for connections in a process that may open `limit` files."""
     return DescriptorRoom(min(SOCKETS_MAX, limit // 2), _kept_from(limit) - METADATA_FILES)
+
+
+def peer_room(limit: int) -> DescriptorRoom:
+    """Descriptors for connections of other nodes: a flood of clients takes none of them, and one of peers no more."""
+    return DescriptorRoom(min(PEERS_MOST, limit // 16), _kept_from(limit) - METADATA_FILES)
 
 
 def _kept_from(limit: int) -> int:

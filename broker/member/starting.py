@@ -53,21 +53,31 @@ INFLIGHT = 64
 TELL_AGAIN_S = 10.0
 """Between two equal lines about a peer that is refused: it tries again at once."""
 
+LINES_MOST = 20
+"""In that time: a hostile peer comes with another key each time, which makes another line."""
+
 
 class PeerLines:
-    """Says what is new, and the same line again only after a while."""
+    """Says what is new, the same line again only after a while, and no more than `LINES_MOST` lines meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], None] = say, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell = tell
+        self._clock = clock
         self._said: dict[str, float] = {}
+        self._left_out = 0
 
     def __call__(self, line: str) -> None:
-        now_s = time.monotonic()
+        now_s = self._clock()
+        self._said = {each: said_s for each, said_s in self._said.items() if now_s - said_s < TELL_AGAIN_S}
         key = line.partition(" (")[0]
-        if now_s - self._said.get(key, float("-inf")) >= TELL_AGAIN_S:
-            if len(self._said) > 100:
-                self._said.clear()
-            self._said[key] = now_s
-            say(line)
+        if key in self._said:
+            return
+        if len(self._said) >= LINES_MOST:
+            self._left_out += 1
+            return
+        self._said[key] = now_s
+        left_out, self._left_out = self._left_out, 0
+        self._tell(f"{line}; {left_out} lines like it are left out" if left_out else line)
 
 
 def peers_context(room: DescriptorRoom, key_file: str, say: Callable[[str], None]) -> Context:

@@ -131,8 +131,8 @@ class PeerLinks:
         """Where clients connect to a node, as it said."""
         self.strangers: dict[int, bytes] = {}
         """The uuid of the directory that a node came with last and was refused for, until it is let in."""
-        self.refused = 0
-        """Greetings so far that were refused."""
+        self._refused = 0
+        self._room = context.room
         self._renewed: set[int] = set()
         self.outgoing: dict[int, list[PeerConnection]] = {}
         for node, outbox in self._outboxes.items():
@@ -142,13 +142,14 @@ class PeerLinks:
             ]
         self._notice_s = inf  # when notices are due
         self._filled = [True] * len(self.servers)  # those that may have messages
-        self._on_news: dict[int, Callable[[], None]] = {}
+        self._on_news: dict[int, Callable[[], object]] = {}
         self._watch = select.epoll()
         if context.gate is not None:
             self._attend(context.gate.fd, context.gate.answer)
         for place, server in enumerate(self.servers):
-            for descriptor, look in {server.fd: partial(self._fill, place), **server.guards()}.items():
-                self._attend(descriptor, look)
+            self._attend(server.fd, partial(self._fill, place))
+            for descriptor in server.guards():
+                self._attend(descriptor, server.lost)  # who has left is kept until it is asked for
         for both in self.outgoing.values():
             for each in both:
                 self._attend(each.socket.monitor_fd, each.socket.refresh)
@@ -185,6 +186,11 @@ class PeerLinks:
         return found
 
     @property
+    def refused(self) -> int:
+        """Greetings so far that were refused, and connections that there was no room for."""
+        return self._refused + self._room.refused
+
+    @property
     def fd(self) -> int:
         """Readable when `flush` or `take` would find something new."""
         return self._watch.fileno()
@@ -195,7 +201,7 @@ class PeerLinks:
         self._look()
         return any(self._filled)
 
-    def _attend(self, descriptor: int, look: Callable[[], None]) -> None:
+    def _attend(self, descriptor: int, look: Callable[[], object]) -> None:
         """Look once `descriptor` tells of news. It tells of what comes after one looked."""
         self._on_news[descriptor] = look
         self._watch.register(descriptor, select.EPOLLIN)
@@ -270,7 +276,7 @@ class PeerLinks:
         self._renewed.add(hello.node)
 
     def _refuse(self, server: ServerSocket, greeted: Greeted, peer: bytes, why: str) -> None:
-        self.refused += 1
+        self._refused += 1
         greeted.pop(peer, None)
         self._say(f"{why} ({server.cut_off()})")
 

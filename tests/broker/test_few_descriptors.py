@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from penstock.broker import ServeConfig, frugal_files
-from penstock.broker.frugal_files import LOG_FILES, FrugalFiles, connection_room
+from penstock.broker.frugal_files import LOG_FILES, PEERS_MOST, FrugalFiles, connection_room, peer_room
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
@@ -114,6 +114,13 @@ def test_connections_leave_the_place_of_the_metadata_log(tmp_path: Path, shift: 
         file.close()
     for descriptor in opened:
         os.close(descriptor)
+
+
+@pytest.mark.parametrize(("limit", "most"), [(256, 16), (16 * PEERS_MOST, PEERS_MOST), (1 << 20, PEERS_MOST)])
+def test_other_nodes_have_a_share_of_the_descriptors_that_no_client_takes(limit: int, most: int):
+    room = peer_room(limit)
+    assert [room.take(number) for number in range(most + 1)] == [True] * most + [False]
+    assert not peer_room(limit).take(limit - 1), "the last ones are for what is in progress"
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """All doors of one broker at once under hostile traffic: floods of connections, halves of requests and handshakes,
 noise, clients that ask for much and read nothing. Others are served meanwhile, and afterwards every process has the
-descriptors of before and little more memory. A second gateway speaks TLS, and an exporter is scraped.
+descriptors of before and little more memory. A second gateway speaks TLS, and an exporter is scraped. Beside them a
+cluster of three nodes with a key meets the same where its leader hears the others, and peers with that key that say
+what no node says.
 
 The short test has a few rounds. `make soak` goes on for an hour, or for PENSTOCK_SOAK_S seconds.
 """
@@ -11,6 +13,7 @@ import os
 import random
 import socket
 import ssl
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -20,12 +23,18 @@ from typing import Any
 import penstock
 import pytest
 from penstock.broker import ServeConfig
+from penstock.broker.peers.messages import PeerHello, frames_of
 from penstock.exporter import ExporterConfig
 from penstock.gateway.config import GatewayConfig
 from penstock.storage.encoding import encode
 from penstock.transport import codec
 from penstock.transport import messages as m
 from penstock.transport.framing import framed
+from penstock.transport.keys import Key
+from penstock.transport.zmq_connecting import ClientSocket
+from penstock.transport.zmq_sockets import Context
+from support.cluster import ClusterProcesses
+from support.ports import port_pairs
 from support.processes import Serving, until
 from support.raw_client import RawClient
 
@@ -50,6 +59,9 @@ LARGE = 1 << 20
 
 ZMTP = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00"
 READY = b"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+CURVE = ZMTP + b"CURVE" + bytes(47)
+CURVE_HELLO = b"\x04\xc8\x05HELLO\x01\x00" + bytes(72) + b"k" * 120
+"""A handshake that costs the other side its sums, and fails."""
 
 
 def zmtp(frames: list[bytes]) -> bytes:
@@ -69,6 +81,8 @@ def greedy(topic: bytes) -> dict[str, bytes]:
         "resp": b"XRANGE large - +\r\n" * 20,
         "http": http * 20,
         "metrics": b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n" * 20,
+        "peers": CURVE + CURVE_HELLO,
+        "data of peers": CURVE + CURVE_HELLO,
     }
 
 
@@ -77,7 +91,8 @@ HALVES = (
     b"\xff",
     ZMTP[:7],
     ZMTP + b"NULL" + bytes(48),
-    ZMTP + b"CURVE" + bytes(47),
+    CURVE,
+    CURVE + CURVE_HELLO[:100],
     b"GET / HTTP/1.1\r\nhost: a",
     b"POST /api/v1/queues/t/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\nx",
     b"POST /api/v1/queues/t/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\nx",
@@ -91,6 +106,45 @@ HALVES = (
 
 ANY = "tcp://127.0.0.1:0"
 OVER_TLS = " over TLS"
+
+
+class Nodes:
+    """Three nodes with a key, a producer of theirs, and peers that have the key and are no nodes."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        key = Key.generate()
+        key.write(folder / "broker.key")
+        peers = {node: f"tcp://127.0.0.1:{port}" for node, port in enumerate(port_pairs(3), 1)}
+        cluster = ClusterProcesses(folder, peers=peers, broker_key=str(folder / "broker.key"))
+        self.nodes = stack.enter_context(cluster).nodes
+        host, _, port = peers[cluster.leader()].rpartition(":")
+        self.urls = {"peers": f"{host}:{port}", "data of peers": f"{host}:{int(port) + 1}"}
+        client = stack.enter_context(penstock.connect(cluster.url, timeout=SERVED_S * 3))
+        client.create_topic("t", partitions=1)
+        self.producer = stack.enter_context(client.producer("t"))
+        self._keys = [Key(key.secret, broker=key.public), Key.generate(broker=key.public)]
+
+    def intrude(self, chosen: random.Random) -> None:
+        """Say what no node says, with the nodes' key and with another."""
+        hello = PeerHello("shard", 2, 1, chosen.randbytes(16), b"", chosen.randrange(1 << 64), 1, 1)
+        told = [
+            [chosen.randbytes(200)], [b""] * 50, [bytes(LARGE)], frames_of(hello), [*frames_of(hello), b""],
+            [bytes(frames_of(hello)[0])[:-1]],
+        ]  # fmt: skip
+        for key in self._keys:
+            with Context(key=key) as context:
+                for url in self.urls.values():
+                    tell(context.client(url), chosen.choice(told))
+
+
+def tell(peer: ClientSocket, frames: list[Any]) -> None:
+    """Send a message once the peer is let in, until it is cut off for it; or leave."""
+    deadline = time.monotonic() + SERVED_S
+    while not (peer.connected or peer.refusal) and time.monotonic() < deadline:
+        peer.poll(0.1)
+    peer.send(frames)
+    while peer.connected and peer.connections == 1 and time.monotonic() < deadline:
+        peer.poll(0.1)
 
 
 class Doors:
@@ -112,6 +166,9 @@ class Doors:
         self._stack.callback(self._stop)
         self.urls |= {door + OVER_TLS: secure.ready[door][0] for door in ("resp", "http")}
         self._tls = ssl.create_default_context(cafile=certificate[0])
+        self.nodes = Nodes(Path(tempfile.mkdtemp(dir=folder)), self._stack)
+        self._asked = list(self.urls)
+        self.urls |= self.nodes.urls
         self.topic = self._prepare()
         self.longest_s = 0.0
 
@@ -146,9 +203,11 @@ class Doors:
 
     def ask(self) -> None:
         """As others do, at each door; notes how long the slowest waited."""
-        for door in self.urls:
+        for door in (*self._asked, "cluster"):
             began = time.monotonic()
-            if door in ("unix", "tcp"):
+            if door == "cluster":
+                self.nodes.producer.send(b"one more")
+            elif door in ("unix", "tcp"):
                 with penstock.connect(self.urls[door], timeout=SERVED_S * 3) as client:
                     client.topics()
             else:
@@ -161,12 +220,21 @@ class Doors:
 
     def uses(self) -> dict[str, tuple[int, int]]:
         """Descriptors and memory of each process."""
-        pids = {**self.serving.ready["pids"], "secure gateway": self.secure.ready["pids"]["gateway"]}
-        return {role: (descriptors(pid), memory(pid)) for role, pid in pids.items()}
+        return {role: (descriptors(pid), memory(pid)) for role, pid in self.pids().items()}
+
+    def pids(self) -> dict[str, int]:
+        """Of all processes, as they were said last."""
+        found = {**self.serving.ready["pids"], "secure gateway": self.secure.ready["pids"]["gateway"]}
+        for number, node in self.nodes.nodes.items():
+            found |= {f"{role} of node {number}": pid for role, pid in node.ready["pids"].items()}
+        return found
 
     def read_logs(self) -> None:
         """No other thread does, and a process waits where a pipe is full."""
-        assert "Traceback" not in self.serving.errors() + self.secure.errors()
+        said = [each.errors() for each in (self.serving, self.secure, *self.nodes.nodes.values())]
+        assert "Traceback" not in "".join(said)
+        for each in (self.serving, *self.nodes.nodes.values()):
+            each.watch(0.0)
 
     def close(self) -> None:
         self._stack.close()
@@ -196,6 +264,7 @@ def attack(doors: Doors, chosen: random.Random) -> list[socket.socket]:
                     peer = doors.shake_hands(peer)
                 peer.sendall(noise[number % len(noise)])
             peers.append(peer)
+    doors.nodes.intrude(chosen)
     chosen.shuffle(peers)
     return peers
 
@@ -210,7 +279,7 @@ def doors(folder: Path, tmp_path: Path, certificate: tuple[str, str]) -> Iterato
 
 
 def survive(doors: Doors, chosen: random.Random, rounds: int, seconds: float) -> None:
-    pids, begun = dict(doors.serving.ready["pids"]), time.monotonic()
+    pids, begun = doors.pids(), time.monotonic()
     staying: list[socket.socket] = []
     number, before, minutes = 0, {}, 0
     while number < rounds or time.monotonic() - begun < seconds:
@@ -243,7 +312,7 @@ def survive(doors: Doors, chosen: random.Random, rounds: int, seconds: float) ->
     assert until(is_as_before, doors.serving, 150), (before, checked)
     print(f"{number} rounds; others waited {doors.longest_s:.2f} s at most; before {before}, after {checked}")
     assert all(checked[role][1] - before[role][1] < GROWTH for role in before), (before, checked)
-    assert doors.serving.ready["pids"] == pids, "no process was started anew"
+    assert doors.pids() == pids, "no process was started anew"
     assert doors.longest_s < SERVED_S
 
 

@@ -219,6 +219,20 @@ def test_a_connection_that_sends_something_else_is_cut_off(pair: Pair) -> None:
     assert "no message between nodes" in pair.said[0]
 
 
+def test_nothing_is_kept_of_connections_that_have_left(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    one = pair.links[1]
+    for _ in range(3):
+        refused = one.refused
+        stranger = pair.context.client(pair.peers[1])
+        while not stranger.connected:
+            stranger.poll(1.0)
+        stranger.send([b"no message"])
+        pair.until(lambda: one.refused > refused)  # noqa: B023
+        stranger.close()
+        pair.until(lambda: not one.servers[0].readable)
+
+
 @pytest.mark.parametrize(
     ("address", "data"),
     [("tcp://h:7", "tcp://h:8"), ("ipc:///run/p", "ipc:///run/p.data"), ("tcp://[::1]:1", "tcp://[::1]:2")],
