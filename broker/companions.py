@@ -4,6 +4,8 @@ Idea: to the broker's processes such a companion is a module with settings as te
 says, in lines of JSON on a pipe, where it listens or why it cannot (beside.py). Started again, it gets the addresses
 that it was bound to.
 
+All of them may share a page of memory, the gateway to count in and the exporter to read.
+
 Contract: as Child, whose process it is. The lists in its ready event are the addresses where it listens, and are
 settings of the same names. Must not know: what a companion does.
 """
@@ -31,9 +33,9 @@ class Companion:
     """One running companion. `bound` is where it listens, empty until it serves; `failed` why it cannot."""
 
     def __init__(
-        self, role: str, settings: str, url: str, bound: Mapping[str, list[str]], log: DiagnosticOptions
+        self, role: str, settings: str, url: str, bound: Mapping[str, list[str]], log: DiagnosticOptions, page: int
     ) -> None:
-        """`bound`: where those before it listened, of any role."""
+        """`bound`: where those before it listened, of any role; `page`: the descriptor of the page, -1 for none."""
         self.url = url
         self.bound: dict[str, list[str]] = {}
         self.failed: StartFailed | None = None
@@ -42,7 +44,8 @@ class Companion:
         written = {"config": given, "log": log, "parent": os.getpid()}
         command = [MODULES[role], *(f"--{name}={msgspec.json.encode(each).decode()}" for name, each in written.items())]
         self.said_fd, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self.process = Child(role, command, {"ready": theirs})
+        shared = {} if page < 0 else {"page": os.dup(page)}
+        self.process = Child(role, command, {"ready": theirs, **shared})
         self.process.log_level = log.level
 
     def hear(self) -> None:

@@ -18,6 +18,7 @@ Must not know: logs, boards, messages of clients.
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import signal
@@ -73,6 +74,7 @@ class Supervisor:
         self._keeper: Child | None = None
         self._companions: dict[str, Companion] = {}  # by role
         self._bound: dict[str, list[str]] = {}  # where they listen, or listened
+        self._page = -1  # that they share
         self._control: PacketSocket | None = None
         self._serving: control.Serving | None = None
         self._failed: control.StartFailed | None = None
@@ -297,9 +299,16 @@ class Supervisor:
         companion = self._companions.get(role)
         if companion is None:
             self._started_s[role] = time.monotonic()
-            self._companions[role] = Companion(role, settings, url, self._bound, self._config.log)
+            self._companions[role] = Companion(role, settings, url, self._bound, self._config.log, self._shared_page())
         elif companion.url != url:
             companion.process.terminate()
+
+    def _shared_page(self) -> int:
+        """A page of memory, where there are several companions; -1 for none."""
+        if self._page < 0 and len(self._config.companions()) > 1:
+            self._page = os.memfd_create("penstock-beside", os.MFD_CLOEXEC)
+            os.ftruncate(self._page, mmap.PAGESIZE)
+        return self._page
 
     def _hear_companion(self, role: str, companion: Companion, ready: set[int]) -> None:
         """Hear what a companion says, and see to its end."""
@@ -405,6 +414,9 @@ class Supervisor:
     def _end_all(self) -> None:
         """Leave no child behind."""
         self._end_companions()
+        if self._page >= 0:
+            os.close(self._page)
+            self._page = -1
         if self._broker is not None:
             self._broker.kill()
             self._broker.close()

@@ -12,8 +12,8 @@ from .config import GatewayConfig
 from .process import run
 
 
-def _run(text: str, say: Say) -> None:
-    run(structs.replace(GatewayConfig.from_json(text), supervisor=os.getppid()), say)
+def _run(text: str, say: Say, page: int) -> None:
+    run(structs.replace(GatewayConfig.from_json(text), supervisor=os.getppid()), say, page)
 
 
 if __name__ == "__main__":

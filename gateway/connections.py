@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from ..broker.system import return_free_memory
 from .lingering import linger
+from .refused import RefusedCounts
 
 SWEEP_S = 1.0
 """How often connections are looked through for those that are overdue."""
@@ -57,8 +58,9 @@ Opened = TypeVar("Opened", bound=DoorConnection)
 class AllConnections:
     """The connections of all doors together."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, refused: RefusedCounts | None = None) -> None:
         self.most = most
+        self.refused = refused or RefusedCounts()
         self.doors: list[Connections[Any]] = []
         self._closed = 0
         self._peak = 0  # since memory was given back
@@ -98,9 +100,10 @@ class Connections(Generic[Opened]):
     def __init__(self, most: int, every: AllConnections, refusal: bytes, strangers_most: int | None = None) -> None:
         """`strangers_most`: None where peers need not authenticate."""
         self.most = min(most, every.most)
+        self.refused = every.refused
         self._every = every
         self._refusal = refusal
-        self._refused: set[_Refused] = set()
+        self._others: set[_Refused] = set()
         self._begun: WeakSet[Any] = WeakSet()
         self._open: dict[Opened, None] = {}
         self._strangers_most = strangers_most
@@ -117,7 +120,8 @@ class Connections(Generic[Opened]):
     def accept(self, make: Callable[[], Opened]) -> Any:
         """The protocol of a socket that was accepted."""
         if len(self) >= self.most or self._every.full:
-            return _Refused(self._refusal, self._refused)
+            self.refused.add("connections")
+            return _Refused(self._refusal, self._others)
         made = make()
         self._begun.add(made)
         return made
@@ -131,6 +135,7 @@ class Connections(Generic[Opened]):
             if len(self._strangers) > self._strangers_most:
                 oldest = next(iter(self._strangers))
                 del self._strangers[oldest]
+                self.refused.add("connections")
                 oldest.cut()
         if self._empty is not None:
             connection.cut()
@@ -153,6 +158,7 @@ class Connections(Generic[Opened]):
         now = time.monotonic()
         for connection in self:
             if connection.overdue(now):
+                self.refused.add("slow")
                 connection.cut()
 
     async def drain(self, seconds: float) -> None:
@@ -162,7 +168,7 @@ class Connections(Generic[Opened]):
             connection.drain()
         if self._open:
             await asyncio.wait([self._empty], timeout=seconds)
-        for connection in (*self, *self._refused):
+        for connection in (*self, *self._others):
             connection.cut()
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from .refused import RefusedCounts
+
 log = logging.getLogger("penstock.gateway")
 
 HELD_BYTES_MAX = 256 << 20
@@ -41,14 +43,16 @@ class HeldBytes:
     Invariant: `_left` is `most` without what was taken and what `_holders` hold; below 0 if none could close.
     """
 
-    def __init__(self, most: int = HELD_BYTES_MAX) -> None:
+    def __init__(self, most: int = HELD_BYTES_MAX, refused: RefusedCounts | None = None) -> None:
         self._left = most
+        self._refused = refused or RefusedCounts()
         self._holders: dict[ByteHolder, int] = {}
 
     def take(self, size: int) -> bool:
         """Hold so much more, if there is room. Returns whether there was."""
         self._make_room(size)
         if size > self._left:
+            self._refused.add("memory")
             return False
         self._left -= size
         return True
@@ -77,4 +81,5 @@ class HeldBytes:
             if size <= self._left:
                 return
             if holder.shed():
+                self._refused.add("memory")
                 self._left += self._holders.pop(holder, 0)

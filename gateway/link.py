@@ -25,6 +25,7 @@ from ..storage.errors import Error
 from ..transport.messages import Fetched, Topic
 from .append_times import AppendTimes, EntriesRead
 from .appending import Appender
+from .refused import RefusedCounts
 from .telling import ToldRefusals
 from .turns import Turns
 
@@ -63,7 +64,7 @@ class TopicPlace(NamedTuple):
 class BrokerLink:
     """See the module."""
 
-    def __init__(self, driver: AsyncDriver) -> None:
+    def __init__(self, driver: AsyncDriver, refused: RefusedCounts | None = None) -> None:
         self.driver = driver
         self.client = AsyncClient(driver)
         self.verbs = Verbs(driver.connection)
@@ -75,6 +76,7 @@ class BrokerLink:
         self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()
         self._topics: OrderedDict[str, tuple[Topic, float]] = OrderedDict()  # and until when they are trusted
         self._appenders: OrderedDict[tuple[str, bytes], Appender] = OrderedDict()  # by principal and topic id
+        self._refused = refused or RefusedCounts()
         self._refusals = ToldRefusals("{} batches of records were not appended", log.warning)
 
     # -- topics -----------------------------------------------------------------------------------------
@@ -142,6 +144,7 @@ class BrokerLink:
 
     def _on_refused(self, principal: Principal, topic: Topic) -> Callable[[Error], None]:
         def refused(error: Error) -> None:
+            self._refused.add("records")
             self._refusals.note(f"{topic.name} of user {principal.name}: {error.code}: {error.message}")
             if error.code in TOPIC_GONE:
                 self.forget(topic.topic)

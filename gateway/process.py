@@ -24,6 +24,7 @@ from .config import GatewayConfig
 from .connections import AllConnections
 from .holding import HeldBytes
 from .link import BrokerLink
+from .refused import RefusedCounts
 from .tls import Certificate
 from .users import Users
 
@@ -82,26 +83,31 @@ DOORS: dict[str, Callable[[GatewayParts, GatewayConfig], GatewayDoor]] = {"resp"
 """By the name of their addresses in the settings. One that is not asked for loads nothing."""
 
 
-def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None]) -> None:
-    """See the module. Raises InvalidUrl, InsecureListen, InvalidCertificate, InvalidUsers, TimedOut ..."""
+def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None], page: int = -1) -> None:
+    """See the module; `page` is that of RefusedCounts.
+
+    Raises InvalidUrl, InsecureListen, InvalidCertificate, InvalidUsers, TimedOut ...
+    """
     config.addresses()
-    users = Users.load(config.users, enforced=config.grants) if config.users else None
+    refused = RefusedCounts(page)
+    users = Users.load(config.users, enforced=config.grants, refused=refused) if config.users else None
     certificate = Certificate(config.tls_certificate, config.tls_key)
     uvloop = libraries.load("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config, users, certificate, ready))
+        runner.run(_serve(config, users, certificate, refused, ready))
 
 
 async def _serve(
-    config: GatewayConfig, users: Users | None, certificate: Certificate, ready: Callable[[dict[str, Any]], None]
-) -> None:
+    config: GatewayConfig, users: Users | None, certificate: Certificate, refused: RefusedCounts,
+    ready: Callable[[dict[str, Any]], None],
+) -> None:  # fmt: skip
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in STOPS:
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    every = AllConnections(max(set_file_limit(DESCRIPTORS_MOST) - OWN_DESCRIPTORS, 1))
+    every = AllConnections(max(set_file_limit(DESCRIPTORS_MOST) - OWN_DESCRIPTORS, 1), refused)
     connection = open_connection(config.url, timeout=config.timeout_s, name="gateway", clock=time.monotonic)
-    link = BrokerLink(AsyncDriver(connection))
-    shared = GatewayParts(link, every, HeldBytes(), users, certificate)
+    link = BrokerLink(AsyncDriver(connection), refused)
+    shared = GatewayParts(link, every, HeldBytes(refused=refused), users, certificate)
     following = loop.create_task(certificate.follow())
     try:
         await link.driver.run(connection.reached(connection.deadline()))

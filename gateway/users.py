@@ -30,6 +30,7 @@ from ..broker.quotas import Meter, Meters
 from ..broker.rights import EVERYTHING, Principal, shown
 from ..broker.tokens import digest_of
 from .guessing import Guesses
+from .refused import Reason, RefusedCounts
 from .rotation import Rotation
 from .telling import ToldRefusals
 
@@ -42,8 +43,9 @@ TOKEN, PASSWORD = "token:", "password:"
 class Users:
     """See the module."""
 
-    def __init__(self, path: str, *, enforced: bool = False) -> None:
+    def __init__(self, path: str, *, enforced: bool = False, refused: RefusedCounts | None = None) -> None:
         """Use `load`."""
+        self.refused = refused or RefusedCounts()
         self._watched = WatchedAccess(path, log.error)
         self._enforced = enforced
         self._use()
@@ -60,9 +62,9 @@ class Users:
         """What grants did not allow."""
 
     @classmethod
-    def load(cls, path: str, *, enforced: bool = False) -> Users:
-        """The users of a file. Raises InvalidUsers, also for a file without any."""
-        users = cls(path, enforced=enforced)
+    def load(cls, path: str, *, enforced: bool = False, refused: RefusedCounts | None = None) -> Users:
+        """The users of a file, whose refusals count in `refused`. Raises InvalidUsers, also for one without any."""
+        users = cls(path, enforced=enforced, refused=refused)
         if not users._access.names:
             raise InvalidUsers(f"{path} has no users: penstock user add {path} NAME")
         return users
@@ -73,15 +75,17 @@ class Users:
         token = self._tokens.get(digest_of(secret))
         if token is not None and token.valid(time.time()):
             return self._principal(token.user, f"{TOKEN}{token.id}")
-        self._refused("a wrong token" if token is None else f"token {token.id} of {token.user} has expired", source)
+        self._refuse("a wrong token" if token is None else f"token {token.id} of {token.user} has expired", source)
         return None
 
-    def _refused(self, what: str, source: str) -> None:
-        """Write to the log that a client was refused."""
+    def _refuse(self, what: str, source: str, reason: Reason = "credentials") -> None:
+        """Count a client that was refused, and write so to the log."""
+        self.refused.add(reason)
         self.refusals.note(f"{what}, from {source or 'a process of this machine'}")
 
     def forbid(self, principal: Principal, operation: str, about: str) -> str:
-        """Write to the log what a user asked for that grants do not allow. Returns it for the user."""
+        """Count what a user asked for that grants do not allow, and write it to the log. Returns it for the user."""
+        self.refused.add("grants")
         sentence = f"user {principal.name} has no permission to {operation} {shown(about)}"
         self.forbidden.note(sentence)
         return sentence
@@ -165,14 +169,14 @@ class Users:
         if await asyncio.shield(matching) and known is not None and self._passwords.get(name) == known:
             return self._principal(name, self._proof_of(name))
         # A name that is none is often a password or a token that a client sent in its place.
-        self._refused(f"user {name!r} with a wrong password" if known else "a name that is no user's", source)
+        self._refuse(f"user {name!r} with a wrong password" if known else "a name that is no user's", source)
         return None
 
     def _check_guesses(self, source: str) -> None:
         try:
             self._guesses.check(source, time.monotonic())
         except Overloaded as error:
-            self._refused(f"no password was checked: {error.message}", source)
+            self._refuse(f"no password was checked: {error.message}", source, "guesses")
             raise
 
     def _was_right(self, name: str, password: str) -> bool:

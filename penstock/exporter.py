@@ -40,6 +40,7 @@ from .gateway.errors import InvalidCertificate
 from .gateway.http.authenticating import CHALLENGE, principal_of
 from .gateway.http.problems import Refusal
 from .gateway.listening import Listeners
+from .gateway.refused import RefusedCounts
 from .gateway.tls import Certificate
 from .gateway.users import Users
 from .metrics import Look, metrics
@@ -93,8 +94,13 @@ class ExporterConfig(Struct, frozen=True, kw_only=True):
 class Exporter:
     """Looks at a broker, and keeps what it saw for `FRESH_S`."""
 
-    def __init__(self, client: AsyncClient, config: ExporterConfig, users: Users | None = None) -> None:
+    def __init__(
+        self, client: AsyncClient, config: ExporterConfig, users: Users | None = None,
+        refused: RefusedCounts | None = None,
+    ) -> None:  # fmt: skip
+        """`refused`: of the gateway, where there is one beside the broker."""
         self._client = client
+        self._refused = refused
         self._config = config
         self._users = users
         self._looking = asyncio.Lock()
@@ -148,6 +154,7 @@ class Exporter:
             "now": datetime.now(UTC),
             "usage": usage(config.supervisor) if config.supervisor else {},
             "disk_free_bytes": shutil.disk_usage(config.data).free if config.data else None,
+            "refused": {} if self._refused is None else self._refused.by_reason(),
         }
         begun_s = time.monotonic()
         try:
@@ -185,23 +192,28 @@ def visible(look: Look, reader: Principal) -> Look:
     return msgspec.structs.replace(look, topics=topics, groups=groups, queues=queues)
 
 
-def run(config: ExporterConfig, ready: Callable[[dict[str, Any]], None]) -> None:
-    """See the module. Raises InvalidUrl, InsecureListen, InvalidUsers, InvalidCertificate, AddressInUse ..."""
+def run(config: ExporterConfig, ready: Callable[[dict[str, Any]], None], page: int = -1) -> None:
+    """See the module; `page` is where the gateway counts.
+
+    Raises InvalidUrl, InsecureListen, InvalidUsers, InvalidCertificate, AddressInUse ...
+    """
     config.addresses()
     users = Users.load(config.users, enforced=config.grants) if config.users else None
-    asyncio.run(_serve(config, users, Certificate(config.tls_certificate, config.tls_key), ready))
+    refused = RefusedCounts(page) if page >= 0 else None
+    asyncio.run(_serve(config, users, Certificate(config.tls_certificate, config.tls_key), refused, ready))
 
 
 async def _serve(
-    config: ExporterConfig, users: Users | None, certificate: Certificate, ready: Callable[[dict[str, Any]], None]
-) -> None:
+    config: ExporterConfig, users: Users | None, certificate: Certificate, refused: RefusedCounts | None,
+    ready: Callable[[dict[str, Any]], None],
+) -> None:  # fmt: skip
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     set_file_limit(FILES)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     connection = open_connection(config.url, timeout=config.timeout_s, name="exporter", clock=time.monotonic)
     client = AsyncClient(AsyncDriver(connection))
-    exporter = Exporter(client, config, users)
+    exporter = Exporter(client, config, users, refused)
     listeners = Listeners(ScrapeDoor(exporter.answer).accept, certificate.context("http/1.1"))
     following = loop.create_task(certificate.follow())
     try:
@@ -215,9 +227,9 @@ async def _serve(
         await client.close()
 
 
-def _beside(settings: str, say: Callable[[dict[str, Any]], None]) -> None:
+def _beside(settings: str, say: Callable[[dict[str, Any]], None], page: int) -> None:
     config = msgspec.json.decode(settings, type=ExporterConfig)
-    run(msgspec.structs.replace(config, supervisor=os.getppid()), say)
+    run(msgspec.structs.replace(config, supervisor=os.getppid()), say, page)
 
 
 if __name__ == "__main__":

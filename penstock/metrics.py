@@ -37,6 +37,7 @@ class Look(Struct, frozen=True, kw_only=True):
     groups: Sequence[Group] = ()
     queues: Sequence[Queue] = ()
     usage: Mapping[str, Usage] = {}
+    refused: Mapping[str, int] = {}
     disk_free_bytes: int | None = None
 
 
@@ -183,6 +184,8 @@ def metrics(look: Look, *, most: int, partitions: bool = False) -> list[Metric]:
     ]
     if look.disk_free_bytes is not None:
         found.append(_one("disk_free_bytes", "gauge", "Free on the file system of the data.", look.disk_free_bytes))
+    refused = [((("reason", reason),), count) for reason, count in look.refused.items()]
+    found.append(Metric("penstock_gateway_refused_total", "counter", "Refused by the gateway's doors.", refused))
     if look.stats is not None:
         found += _counters(look.stats)
     topics, groups, queues = look.topics[:most], look.groups[:most], look.queues[:most]

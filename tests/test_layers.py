@@ -151,7 +151,8 @@ ORDER = {
         *("changes", "election", "core", "ready", "node", ""),
     ],
     "penstock.gateway": [
-        *("errors", "libraries", "rotation", "guessing", "telling", "users", "turns", "holding", "config", "tls"),
+        *("errors", "libraries", "rotation", "guessing", "telling", "refused", "users", "turns", "holding", "config"),
+        "tls",
         *("lingering", "connections", "listening", "append_times", "appending", "asking"),
         *("link", "sending", "reading", "consumers", "leases", "task_leases"),
         *("resp", "http", "console", "process", "__main__", ""),

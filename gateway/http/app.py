@@ -20,10 +20,11 @@ import msgspec
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 
-from ...broker.errors import NotLeader
+from ...broker.errors import NotLeader, Overloaded
 from ...broker.rights import ANYONE
 from ...storage.errors import Error
 from ..holding import TOO_MUCH, HeldBytes
+from ..refused import RefusedCounts
 from . import request_ids
 from .authenticating import CHALLENGE, principal_of
 from .openapi import body_fields
@@ -66,8 +67,12 @@ _encode = msgspec.json.Encoder().encode
 class HttpPath:
     """The operations of one path. An ASGI application."""
 
-    def __init__(self, door: HttpGateway, held: HeldBytes, rows: Sequence[HttpOperation], body_bytes: int) -> None:
+    def __init__(
+        self, door: HttpGateway, held: HeldBytes, rows: Sequence[HttpOperation], body_bytes: int,
+        refused: RefusedCounts,
+    ) -> None:  # fmt: skip
         self._door = door
+        self._refused = refused
         self._held = held
         self._body_bytes = body_bytes
         self._rows = {row.method: (row, _decoder(row)) for row in rows}
@@ -139,9 +144,13 @@ class HttpPath:
         meter = None if users is None else users.meter(call.principal)
         if users is None or meter is None:
             return
-        meter.check_debt(now_s, 0.0)
-        users.meters.connect(call, meter)
-        meter.begin(call, 1)
+        try:
+            meter.check_debt(now_s, 0.0)
+            users.meters.connect(call, meter)
+            meter.begin(call, 1)
+        except Overloaded:
+            self._refused.add("quota")
+            raise
         declared = call.headers.get(b"content-length", b"0")
         meter.take(int(declared) if declared.isdigit() else 0, now_s)
 
@@ -216,15 +225,20 @@ class HttpPath:
         return size
 
     def _too_large(self) -> Refusal:
+        self._refused.add("size")
         return Refusal(413, "body_too_large", f"a body has at most {self._body_bytes} bytes: send it in parts")
 
 
-def application(door: HttpGateway, rows: Sequence[HttpOperation], body_bytes: int, held: HeldBytes) -> Any:
+def application(
+    door: HttpGateway, rows: Sequence[HttpOperation], body_bytes: int, held: HeldBytes,
+    refused: RefusedCounts | None = None,
+) -> Any:  # fmt: skip
     """The ASGI application of a table of operations."""
-    paths = dict.fromkeys(row.path for row in rows)
-    routes = [
-        Route(path, HttpPath(door, held, [row for row in rows if row.path == path], body_bytes)) for path in paths
-    ]
+    by_path: dict[str, list[HttpOperation]] = {}
+    for row in rows:
+        by_path.setdefault(row.path, []).append(row)
+    counts = refused or RefusedCounts()
+    routes = [Route(path, HttpPath(door, held, of_path, body_bytes, counts)) for path, of_path in by_path.items()]
     router = Router(routes, redirect_slashes=False, default=_not_found)
     if not door.origins:
         return router

@@ -207,6 +207,7 @@ class HttpConnection(HttpToolsProtocol):
     def _refuse(self, status: int, code: str, message: str) -> None:
         """Answer a request that cannot be read, and close."""
         if not (self._ended or self.transport.is_closing()):
+            self._connections.refused.add("size" if status == 431 else "protocol")
             self.transport.write(refusal(status, code, message))
             self.end()
 

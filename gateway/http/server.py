@@ -66,9 +66,9 @@ class HttpDoor:
         self.page = page(TABLE)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a peer's mistake is no event
         self._config = Config(
-            application(self, (*TABLE, *pages), self._body_bytes(), held), http=HttpConnection, ws="none",
-            lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False,
-            timeout_keep_alive=IDLE_S,
+            application(self, (*TABLE, *pages), self._body_bytes(), held, every.refused),
+            http=HttpConnection, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False,
+            server_header=False, timeout_keep_alive=IDLE_S,
         )  # fmt: skip
         self._config.load()
         self._state = ServerState()

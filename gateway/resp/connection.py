@@ -19,6 +19,7 @@ import logging
 import time
 from typing import Any
 
+from ...broker.errors import Overloaded
 from ...broker.rights import ANYONE, Principal
 from ...clients.connection.request_ids import context_of
 from ...storage.errors import Error
@@ -303,6 +304,7 @@ class RespConnection(asyncio.Protocol):
             self.door.turns.wait(self._run_on)
         self._is_full = self._out_bytes > OUT_BYTES_MAX
         if self._requests.error and not commands and self._task is None and not self._last:
+            self._connections.refused.add("protocol")
             self._reply(replies.error(f"ERR {self._requests.error}"))
             self._last = self._sends_on = True
         self._flush()
@@ -389,8 +391,12 @@ class RespConnection(asyncio.Protocol):
         meter, now_s = users.meter(principal), time.monotonic()
         if meter is None:
             return
-        users.meters.connect(self, meter)
-        meter.check_debt(now_s, 0.0)
+        try:
+            users.meters.connect(self, meter)
+            meter.check_debt(now_s, 0.0)
+        except Overloaded:
+            users.refused.add("quota")
+            raise
         meter.take(self._unpaid, now_s, self._run_now.count)
         self._unpaid = 0
 

@@ -28,7 +28,7 @@ def exported() -> dict[str, str]:
     look = Look(
         now=datetime.now(UTC), took_s=0.1, stats=stats, topics=[Topic("t", "", {}, [])],
         groups=[Group("t", "g", [], [])], queues=[Queue("t", "q", {}, [])], usage={"broker": Usage(1, 1, 1, 1, 1)},
-        disk_free_bytes=1,
+        disk_free_bytes=1, refused={"credentials": 1},
     )  # fmt: skip
     return {each.name: each.kind for each in metrics(look, most=1, partitions=True)}
 
@@ -67,7 +67,7 @@ def test_the_panels_of_the_dashboard_lie_beside_each_other():
 def test_the_page_names_every_alert():
     page = (ROOT / "docs" / "seeing.md").read_text()
     alerts = re.findall(r"^ +- alert: (\w+)$", RULES.read_text(), re.MULTILINE)
-    assert len(alerts) == 13
+    assert len(alerts) == 14
     assert [name for name in alerts if f"`{name}`" not in page] == []
 
 
