@@ -10,7 +10,8 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,19 @@ from support.processes import Serving
 
 
 class ClusterProcesses:
-    """Three nodes, or five. `nodes`: those that run, by number; `peers`: where each is reached by the others."""
+    """Three nodes, or five. `nodes`: those that run, by number; `peers`: where each is reached by the others, or
+    `peers_of`, where a node reaches them."""
 
     def __init__(
         self, folder: Path, size: int = 3, *, name: str = "shard", peers: dict[int, str] | None = None,
-        listen_of: Callable[[int], tuple[str, ...]] | None = None, **settings: Any,
+        listen_of: Callable[[int], tuple[str, ...]] | None = None,
+        peers_of: Callable[[int], dict[int, str]] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         self.folder = folder
         self.name = name
         self.numbers = list(range(1, size + 1))
-        self.peers = peers or {each: f"ipc://{folder}/p{each}" for each in self.numbers}
+        common = peers or {each: f"ipc://{folder}/p{each}" for each in self.numbers}
+        self._peers_of = peers_of or (lambda number: common)
         self.nodes: dict[int, Serving] = {}
         self._settings = settings
         self._listen_of = listen_of or (lambda number: (f"unix://{folder}/n{number}",))
@@ -52,7 +56,7 @@ class ClusterProcesses:
             "cluster": ClusterConfig(
                 name=self.name,
                 node=number,
-                peers=self.peers,
+                peers=self._peers_of(number),
             ),
             **self._settings,
         })  # fmt: skip
@@ -112,6 +116,15 @@ class ClusterProcesses:
         node.process.kill()
         node.process.wait()
         node.close()
+
+    @contextmanager
+    def without_leader(self) -> Iterator[None]:
+        """The leader is killed, and another node leads; it is started again behind the block."""
+        leader, term = self.leader(), self.term()
+        self.kill(leader)
+        self.leader(above=term)
+        yield
+        self.start(leader, wait=True)
 
     def kill_all(self) -> None:
         """End all nodes as a power failure would, but for what the disks have."""

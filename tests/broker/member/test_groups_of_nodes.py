@@ -58,11 +58,8 @@ def run(folder: Path, kills: int) -> None:
             with Repeating(cluster.url, sending(names)) as sender:
                 for _ in range(kills):
                     sender.more(8)
-                    leader, term = cluster.leader(), cluster.term()
-                    cluster.kill(leader)
-                    cluster.leader(above=term)
-                    sender.more(8)
-                    cluster.start(leader, wait=True)
+                    with cluster.without_leader():
+                        sender.more(8)
             with penstock.connect(cluster.url, timeout=PATIENCE_S) as client:
                 while client.barriers():
                     workers[0].more(1)

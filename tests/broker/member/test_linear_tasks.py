@@ -119,11 +119,8 @@ def run(folder: Path, kills: int) -> None:
             with Repeating(cluster.url, putting(history, "tasks")) as putter:
                 for _ in range(kills):
                     putter.more(15)
-                    leader, term = cluster.leader(), cluster.term()
-                    cluster.kill(leader)
-                    cluster.leader(above=term)
-                    putter.more(15)
-                    cluster.start(leader, wait=True)
+                    with cluster.without_leader():
+                        putter.more(15)
             wanted = set(history.by_task)
             while not all(is_done(history.by_task[task]) for task in wanted):
                 workers[0].more(1)
