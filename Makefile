@@ -53,7 +53,7 @@ bench-full: ## also what takes long; about an hour
 soak: $(if $(ARGS),,java chromium) dev ## the same tests with many times the cases, and those marked `soak`
 	$(PY) -m pytest -q --soak --timeout 3600 -o faulthandler_timeout=4000 $(ARGS)
 
-sim: dev ## random lives of a simulated cluster: SEEDS=10000; LIFE=groups; FROM=, STEPS= and WITHOUT= run one again
+sim: dev ## random lives of a simulated cluster: SEEDS=10000; LIFE=groups or transactions; FROM=, STEPS= and WITHOUT= run one again
 	PYTHONPATH=tests $(PY) -m support.sim
 
 lint: dev ## ruff, check and format

@@ -60,16 +60,6 @@ class SentGroup:
 
 
 @dataclass
-class Asked:
-    """A request whose answer is awaited."""
-
-    member: Member
-    starts: int
-    request: int
-    heard: Callable[[Any], None]
-
-
-@dataclass
 class GroupLife(MemberLife):
     """One life."""
 
@@ -78,7 +68,6 @@ class GroupLife(MemberLife):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.work = self.then = b""
-        self.asked: list[Asked] = []
 
     def run(self) -> Shard:
         shard = self.shard
@@ -101,7 +90,7 @@ class GroupLife(MemberLife):
         elif what < 0.9:
             self.lease()
         elif what < 0.95:
-            self._ask(lambda number: m.RedriveDead(number, self.work, QUEUE, []))
+            self.ask(lambda number: m.RedriveDead(number, self.work, QUEUE, []))
         else:
             self.delete()
 
@@ -133,13 +122,13 @@ class GroupLife(MemberLife):
             self.set(group)
             return
         batch = self.chance.choice([each for each in group.batches if each.offset < 0])
-        self._ask(self.produces(group, batch), lambda answer: self._stands(group, batch, answer), batch.payload)
+        self.ask(self.produces(group, batch), lambda answer, _: self._stands(group, batch, answer), batch.payload)
 
     def set(self, group: SentGroup) -> None:
-        def heard(answer: Any) -> None:
+        def heard(answer: Any, _: bytes) -> None:
             group.stands = group.stands or isinstance(answer, m.Done)
 
-        self._ask(self.sets(group), heard)
+        self.ask(self.sets(group), heard)
 
     def sets(self, group: SentGroup) -> Callable[[int], Any]:
         queues = [m.MemberQueue(self.work, QUEUE)]
@@ -159,13 +148,13 @@ class GroupLife(MemberLife):
 
     def lease(self) -> None:
         most, partition = self.chance.randint(1, 3), self.chance.randrange(PARTITIONS)
-        self._ask(lambda number: m.Lease(number, self.work, QUEUE, "w", most, partition), self._leased)
+        self.ask(lambda number: m.Lease(number, self.work, QUEUE, "w", most, partition), self._leased)
 
-    def _leased(self, answer: Any) -> None:
+    def _leased(self, answer: Any, _: bytes) -> None:
         """Settle what a worker got, unless it dies."""
         verb = self.chance.choice([Verb.ACK, Verb.ACK, Verb.ACK, Verb.NACK, Verb.REJECT, None])
         if isinstance(answer, m.Leased) and answer.runs and verb is not None:
-            self._ask(self.settles(answer, verb))
+            self.ask(self.settles(answer, verb))
 
     def settles(self, leased: m.Leased, verb: Verb) -> Callable[[int], Any]:
         """Each task has its place as its result, or as the reason of the only one that is rejected."""
@@ -186,31 +175,10 @@ class GroupLife(MemberLife):
         group = self.chance.choice(standing)
         group.deleted = ""
 
-        def heard(answer: Any) -> None:
+        def heard(answer: Any, _: bytes) -> None:
             group.deleted = "done" if isinstance(answer, m.Done) else answer.code
 
-        self._ask(lambda number: m.DeleteBarrier(number, self.then, group.barrier), heard)
-
-    def _ask(
-        self, make: Callable[[int], Any], heard: Callable[[Any], None] = lambda answer: None, payload: bytes = b""
-    ) -> None:
-        """Ask the leader, or a member that may not lead, once."""
-        shard, chance = self.shard, self.chance
-        member = shard.leader
-        if member is None or chance.random() < 0.05:
-            member = chance.choice(list(shard.members.values()))
-        starts = member.starts
-        self.asked.append(Asked(member, starts, shard.send(member, make, payload), heard))
-
-    def collect(self) -> None:
-        super().collect()
-        waiting, self.asked = self.asked, []
-        for each in waiting:
-            answer = self.shard.answer(each.member, each.request) if each.starts == each.member.starts else None
-            if answer is not None:
-                each.heard(answer)
-            elif each.starts == each.member.starts:
-                self.asked.append(each)
+        self.ask(lambda number: m.DeleteBarrier(number, self.then, group.barrier), heard)
 
     # -- the end ---------------------------------------------------------------------------------------
 
@@ -221,10 +189,6 @@ class GroupLife(MemberLife):
         self.shard.rounds(12)
         self.shard.invariants.check(full=True)
         self.look()
-
-    def is_trimmed(self) -> bool:
-        """Not asked here: segments of barriers alone hold no record, and stay as their topic keeps all."""
-        return True
 
     def send_all(self) -> None:
         for group in self.groups:

@@ -7,9 +7,10 @@ frees the files of what retention took.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
@@ -46,6 +47,20 @@ class Sent:
     answer: Any = None
 
 
+Heard = Callable[[Any, bytes], None]
+"""What is done with an answer and its records."""
+
+
+@dataclass
+class Asked:
+    """A request whose answer is awaited."""
+
+    member: Member
+    starts: int
+    request: int
+    heard: Heard
+
+
 @dataclass
 class MemberLife:
     """One life."""
@@ -53,13 +68,15 @@ class MemberLife:
     seed: int
     steps: int = 400
     sent: list[Sent] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+
+    CONFIG: ClassVar[dict[str, float]] = {"housekeeping_s": 0.5}
 
     def __post_init__(self) -> None:
-        self.shard = Shard(self.seed, housekeeping_s=0.5)
+        self.shard = Shard(self.seed, **self.CONFIG)
         self.chance = self.shard.chance
         self.faults = {fault for fault in FAULTS if self.chance.random() < 0.5}
         self.topics: list[bytes] = []
-        self.creations: list[tuple[Member, int, int]] = []
         self.made = 0
         self.lost: list[Member] = []  # its disk, and with it its membership
         self.off: Member | None = None  # the one member whose clock is off
@@ -127,12 +144,16 @@ class MemberLife:
         self.sent.append(Sent(member, member.starts, request, topic, partition, value))
 
     def topic(self) -> None:
-        shard = self.shard
-        member = shard.leader
+        member = self.shard.leader
         if member is not None and len(self.topics) < 4:
             self.made += 1
-            request = shard.send(member, lambda number: m.CreateTopic(number, f"t{self.made}", 2, self.settings))
-            self.creations.append((member, member.starts, request))
+            make = partial(m.CreateTopic, name=f"t{self.made}", partitions=2, settings=self.settings)
+            self.ask_of(member, make, self._created)
+
+    def _created(self, answer: Any, _: bytes) -> None:
+        if isinstance(answer, m.Topics):
+            self.shard.count("topic created")
+            self.topics.append(answer.topics[0].topic)
 
     def fault(self, member: Member) -> None:
         shard, chance = self.shard, self.chance
@@ -193,16 +214,27 @@ class MemberLife:
                 refusal = leader.replica.replace(member.number, member.uuid)
                 self.shard.count("replace refused" if refusal else "replace")
 
+    def ask(self, make: Callable[[int], Any], heard: Heard = lambda answer, _: None, payload: bytes = b"") -> None:
+        """Ask the leader, or a member that may not lead, once."""
+        member = self.shard.leader
+        if member is None or self.chance.random() < 0.05:
+            member = self.chance.choice(list(self.shard.members.values()))
+        self.ask_of(member, make, heard, payload)
+
+    def ask_of(self, member: Member, make: Callable[[int], Any], heard: Heard, payload: bytes = b"") -> None:
+        """Ask one member once."""
+        starts = member.starts
+        self.asked.append(Asked(member, starts, self.shard.send(member, make, payload), heard))
+
     def collect(self) -> None:
-        """Take the answers that came."""
-        for creation in list(self.creations):
-            member, starts, request = creation
-            answer = self.shard.answer(member, request) if starts == member.starts else m.Failure(0, "lost", "")
-            if answer is not None:
-                self.creations.remove(creation)
-            if isinstance(answer, m.Topics):
-                self.shard.count("topic created")
-                self.topics.append(answer.topics[0].topic)
+        """Take the answers that came. One of a member that has ended never comes."""
+        waiting, self.asked = self.asked, []
+        for each in waiting:
+            found = each.member.port.answers.get(each.request) if each.starts == each.member.starts else None
+            if found is not None:
+                each.heard(*found)
+            elif each.starts == each.member.starts:
+                self.asked.append(each)
         for each in self.sent[-60:]:
             if each.answer is None and each.starts == each.member.starts:
                 each.answer = self.shard.answer(each.member, each.request)
@@ -243,10 +275,15 @@ class MemberLife:
         assert isinstance(found, m.Produced), (self.seed, found)
 
     def is_trimmed(self) -> bool:
-        """Whether all members are up, and none has segments that are below the first offset of their logs."""
-        replicas = [member.replica for member in self.shard.members.values()]
+        """Whether all members are up, and none has segments of our topics that are below the first offset."""
+        replicas, topics = [member.replica for member in self.shard.members.values()], set(map(bytes.hex, self.topics))
         return all(
-            each is not None and not any(log.expired(log.committed) for log in each.logs()[1:] if len(log.names) > 1)
+            each is not None
+            and not any(
+                log.expired(log.committed)
+                for log in each.logs()[1:]
+                if len(log.names) > 1 and log.path.split("/")[-2] in topics
+            )
             for each in replicas
         )
 

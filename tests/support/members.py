@@ -172,9 +172,7 @@ class Member:
             node=self.number, draw_timeout=lambda: chance.randint(ELECTION_TICKS, 2 * ELECTION_TICKS),
             election_ticks=ELECTION_TICKS, asynchronous=True, max_append_bytes=64 << 10, max_inflight=8,
         )  # fmt: skip
-        config = NodeConfig(
-            snapshot_batches=20, members=len(self.shard.numbers), housekeeping_s=self.shard.housekeeping_s
-        )
+        config = NodeConfig(members=len(self.shard.numbers), **self.shard.config)
         self.replica = start(
             opened, lambda order: MemberStore(self, promises, order), self.port, promises=promises,
             known=self.known, randomness=chance.randbytes, config=config, options=options, now=self.now,
@@ -219,19 +217,18 @@ class Member:
 
 
 class Shard:
-    """Members and the network between them."""
+    """Members and the network between them. `config`: of each node."""
 
     def __init__(
-        self, seed: int, *, size: int = 3, checkpoint_every: int = 8, order_segments: int = 1,
-        housekeeping_s: float = 5.0,
-    ) -> None:  # fmt: skip
+        self, seed: int, *, size: int = 3, checkpoint_every: int = 8, order_segments: int = 1, **config: Any
+    ) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.numbers = list(range(1, size + 1))
         self.ids = ids_of("simulated", self.numbers)
         self.checkpoint_every = checkpoint_every
         self.order_segments = order_segments
-        self.housekeeping_s = housekeeping_s
+        self.config = {"snapshot_batches": 20, **config}
         self.now_s = 0.0
         self.closed: set[Member] = set()  # by an error: to be opened anew
         self.network: list[Sent] = []

@@ -11,9 +11,8 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
-from typing import Any
 
+from support.faulty import break_module
 from support.sources import ROOT
 
 SECONDS = 120
@@ -142,14 +141,7 @@ def _run(mutant: RuleMutant) -> int:
     """Run the tests over the mutant, in this process."""
     import pytest
 
-    path, get_code = str(ROOT / mutant.file), SourceFileLoader.get_code
-
-    def mutated(loader: SourceFileLoader, name: str) -> Any:
-        if loader.path != path:
-            return get_code(loader, name)
-        return compile((ROOT / mutant.file).read_text().replace(mutant.old, mutant.new), path, "exec")
-
-    SourceFileLoader.get_code = mutated  # pyright: ignore[reportAttributeAccessIssue]
+    break_module(mutant.file, mutant.old, mutant.new)
     lives = "not random_lives and not longer_random"
     return pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-k", lives, *mutant.tests.split()])
 

@@ -1,5 +1,5 @@
 """Random lives of a shard, as many as one has time for: `make sim SEEDS=10000`, `make sim FROM=17 SEEDS=1 STEPS=90`.
-`LIFE=groups`: those in which groups of tasks run.
+`LIFE=groups`: those in which groups of tasks run; `LIFE=transactions`: those in which programs commit transactions.
 
 Idea: a seed decides a life, and the steps of a shorter life are the first ones of a longer. So the shortest life that
 fails has the steps up to the fault, and is found again without those faults of nodes and disks that it does not need.
@@ -19,11 +19,12 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from typing import Any
 
+from support.epoch_life import EpochLife
 from support.group_life import GroupLife
 from support.member_life import FAULTS, MemberLife
 
 CHUNK = 25
-LIVES = {"members": MemberLife, "groups": GroupLife}
+LIVES = {"members": MemberLife, "groups": GroupLife, "transactions": EpochLife}
 
 
 def failure(seed: int, steps: int, without: Collection[str] = (), kind: str = "members") -> str:

@@ -1,0 +1,52 @@
+"""Transactions on a simulated cluster: whatever its nodes, disks and network do, each is there whole, once, or not."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from support.epoch_life import EpochLife
+from support.sim import failure
+from support.sources import ROOT
+from support.transaction_mutants import MUTANTS, verdict
+
+SAMPLE = 1
+
+
+@pytest.mark.parametrize("first", range(0, 100, 25))
+def test_each_transaction_is_whole_or_not_there_whatever_happens(first: int):
+    for seed in range(first, first + 25):
+        assert failure(seed, 250, kind="transactions") == "", f"make sim LIFE=transactions SEEDS=1 FROM={seed}"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(10_000, 12_000, 50))
+def test_each_transaction_is_whole_in_longer_lives(first: int):
+    for seed in range(first, first + 50):
+        assert failure(seed, 400, kind="transactions") == "", (
+            f"make sim LIFE=transactions SEEDS=1 STEPS=400 FROM={seed}"
+        )
+
+
+def test_lives_have_commits_refusals_and_fenced_attempts():
+    counts: Counter[str] = Counter()
+    for seed in range(12):
+        counts.update(EpochLife(seed, 250).run().counts)
+    assert counts["committed"] > 50
+    assert min(counts["fenced"], counts["refused"]) > 10, counts
+
+
+def test_each_mutant_has_one_place():
+    counts = [(ROOT / mutant.file).read_text().count(mutant.old) for mutant in MUTANTS]
+    assert [mutant.says for mutant, count in zip(MUTANTS, counts, strict=True) if count != 1] == []
+
+
+def test_a_broken_rule_is_noticed(seed: int):
+    chosen = random.Random(seed).sample(range(len(MUTANTS)), SAMPLE)
+    assert [MUTANTS[at].says for at in chosen if verdict(at) == "alive"] == []
+
+
+@pytest.mark.soak
+def test_every_broken_rule_is_noticed():
+    assert [mutant.says for at, mutant in enumerate(MUTANTS) if verdict(at) == "alive"] == []
