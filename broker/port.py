@@ -99,6 +99,7 @@ class SocketPort:
         self._watch = select.epoll()
         self._full: dict[int, int] = {}  # sessions whose socket took no more, by its descriptor
         self._unsent: dict[Any, list[Answer]] = {}
+        self._carrying: dict[Any, None] = {}  # peers to which batches go that have not left
         self._is_flushed = True  # the servers hold nothing that was sent since their last flush
         self.holds = False
         """Whether `send_answers` has something to do."""
@@ -113,8 +114,8 @@ class SocketPort:
         if self.names.open:
             self.names.answered(peer, message, time.monotonic())
         if isinstance(message, Deliver) or len(payload):
-            for before in self._unsent.pop(peer, ()):
-                self._send(peer, before)
+            self._answer(peer)
+            self._carrying[peer] = None
             return self._send(peer, message, payload)
         self._unsent.setdefault(peer, []).append(message)
         self.holds = True
@@ -126,18 +127,24 @@ class SocketPort:
     def send_answers(self) -> None:
         """Let go what was replied in this turn: batches first, then the answers, each peer's in order.
 
-        Batches go first: a client woken by an answer may preempt the broker, and delay readers.
+        Batches go first: a client woken by an answer may preempt the broker, and delay readers. Answers to a peer that
+        gets a batch leave with it, which wakes the peer once.
         """
         self.holds = False
         if not self._is_flushed:
+            for peer in self._carrying:
+                self._answer(peer)
             self._flush()
         if not self._unsent:
             return
-        unsent, self._unsent = self._unsent, {}
-        for peer, answers in unsent.items():
-            for answer in answers:
-                self._send(peer, answer)
+        for peer in list(self._unsent):
+            self._answer(peer)
         self._flush()
+
+    def _answer(self, peer: Any) -> None:
+        """Send what a peer was replied."""
+        for answer in self._unsent.pop(peer, ()):
+            self._send(peer, answer)
 
     def stats(self) -> dict[str, Any]:
         """Counters of the broker around the node."""
@@ -161,6 +168,7 @@ class SocketPort:
 
     def _flush(self) -> None:
         self._is_flushed, self.holds = True, False
+        self._carrying.clear()
         for server in self._servers:
             server.flush()
 

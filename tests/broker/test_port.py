@@ -82,9 +82,21 @@ def test_a_delivery_does_not_overtake_what_its_own_peer_was_told_before(port, se
     port.reply(READER, Done(3))
     port.send_answers()
     assert server.events == [
-        (7, "Joined"), (7, "Done"), (7, "Deliver"), "flush",
-        (8, "Produced"), (7, "Done"), "flush",
+        (7, "Joined"), (7, "Done"), (7, "Deliver"), (7, "Done"), "flush",
+        (8, "Produced"), "flush",
     ]  # fmt: skip
+
+
+def test_an_answer_to_a_peer_that_gets_a_batch_wakes_it_once_and_only_then(port, server):
+    port.reply(READER, deliver(1), BATCH)
+    port.reply(READER, Done(1))
+    port.send_answers()
+    assert server.events == [(7, "Deliver"), (7, "Done"), "flush"]
+    server.events.clear()
+    port.reply(PRODUCER, deliver(2), BATCH)
+    port.reply(READER, Done(2))  # its own batch has left
+    port.send_answers()
+    assert server.events == [(8, "Deliver"), "flush", (7, "Done"), "flush"]
 
 
 def test_answers_of_one_peer_keep_their_order_and_are_sent_once(port, server):
