@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import msgspec
 import numpy as np
@@ -66,8 +66,51 @@ class Pieces(msgspec.Struct, frozen=True, gc=False):
     size: int
 
 
+class EndToEnd(Sequence[bytes]):
+    """Values that lie end to end in one block, without an object for each."""
+
+    __slots__ = ("_block", "_bounds")
+
+    def __init__(self, block: Buffer, bounds: np.ndarray) -> None:
+        """`bounds`: int64, where the first value begins in the block, and where each ends."""
+        self._block = block
+        self._bounds = bounds
+
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> EndToEnd:
+        """Copied into one block."""
+        return cls(b"".join(values), np.cumsum([0, *map(len, values)]))
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> EndToEnd: ...
+    def __getitem__(self, index: int | slice) -> bytes | EndToEnd:
+        if isinstance(index, int):
+            start, end = self._bounds[:-1].item(index), self._bounds[1:].item(index)
+            return bytes(memoryview(self._block)[start:end])
+        first, last, step = index.indices(len(self))
+        assert step == 1, "values that lie end to end have no steps"
+        return EndToEnd(self._block, self._bounds[first : max(first, last) + 1])
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Bytes of each value."""
+        return np.diff(self._bounds)
+
+    @property
+    def block(self) -> memoryview:
+        """The bytes of all values."""
+        return memoryview(self._block)[self._bounds.item(0) : self._bounds.item(-1)]
+
+
 def lengths(values: Sequence[bytes]) -> Lengths:
     """Bytes of each value: one pass over the values, shared by all callers. Raises InvalidBatch."""
+    if isinstance(values, EndToEnd):
+        return values.lengths
     try:
         if len(values) <= FEW:
             return list(map(len, values))
@@ -89,7 +132,8 @@ def pieces(values: Sequence[bytes], known: Lengths | None = None) -> Pieces:
     """
     offsets, data_bytes = _offsets(lengths(values) if known is None else known)
     start = data_start(len(values))
-    return Pieces([offsets, bytes(start - len(offsets)), *values], start + data_bytes)
+    data: Sequence[Buffer] = [values.block] if isinstance(values, EndToEnd) else values
+    return Pieces([offsets, bytes(start - len(offsets)), *data], start + data_bytes)
 
 
 def joined(lengths: np.ndarray, data: list[Buffer]) -> Pieces:

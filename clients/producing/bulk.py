@@ -32,12 +32,17 @@ if TYPE_CHECKING:
     from ...storage.columns import Lengths
     from ..serializing import Dumping
 
+Take = Callable[[int], Sequence[bytes | None]]
+"""Gives the next values, about as many as asked for; none at their end."""
+
 FIRST_COUNT = 256
 COUNT_MAX = 1 << 16
 
 
 def pieces(values: Any, keys: Any, shape: Shape, partition: int | None, dump: Dumping | None = None) -> Iterator[Piece]:
     """Cut `values` with their `keys`: an iterable of bytes, Arrow data with columns, or an iterable of such.
+
+    Without keys also an iterable of values end to end, each of which is about as large as a batch should be.
 
     `dump`: makes bytes of each value, which Arrow data has already.
     """
@@ -52,8 +57,11 @@ def pieces(values: Any, keys: Any, shape: Shape, partition: int | None, dump: Du
     first, values = _peeked(_iterable("values", values))
     if is_arrow(first) and hasattr(first, "columns"):
         return stream_pieces(values, keys, shape, partition)
+    if isinstance(first, columns.EndToEnd) and keys is None:
+        runs = iter(values)
+        return _plain_pieces(lambda _: next(runs, ()), shape, partition)
     if keys is None:
-        return _plain_pieces(values, shape, partition)
+        return _plain_pieces(_taker(values), shape, partition)
     return _keyed_pieces(values, _iterable("keys", keys), shape, partition)
 
 
@@ -76,9 +84,9 @@ def _peeked(values: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
 # -- lists ----------------------------------------------------------------------------------------------
 
 
-def _plain_pieces(values: Iterable[bytes | None], shape: Shape, partition: int | None) -> Iterator[Piece]:
+def _plain_pieces(take: Take, shape: Shape, partition: int | None) -> Iterator[Piece]:
     beside = 0 if shape.headers is None else extras_bytes(None, shape.headers, shape)
-    for block, size, lengths in _blocks(values, TARGET_BYTES, beside):
+    for block, size, lengths in _blocks(take, TARGET_BYTES, beside):
         yield _piece(partition, block, None, size, shape, lengths)
 
 
@@ -87,7 +95,7 @@ def _keyed_pieces(
 ) -> Iterator[Piece]:
     rest = iter(keys)
     wanted = min(TARGET_BYTES * (1 if partition is not None else shape.partitions), BLOCK_BYTES_MAX)
-    for block, _, _ in _blocks(values, wanted):
+    for block, _, _ in _blocks(_taker(values), wanted):
         chosen = list(islice(rest, len(block)))
         if len(chosen) < len(block):
             raise InvalidArgument(
@@ -126,15 +134,12 @@ def _take(values: Sequence[Any], positions: list[int]) -> Sequence[Any]:
     return itemgetter(*positions)(values)
 
 
-def _blocks(
-    values: Iterable[bytes | None], wanted: int, beside: int = 0
-) -> Iterator[tuple[Sequence[bytes | None], int, Lengths | None]]:
+def _blocks(take: Take, wanted: int, beside: int = 0) -> Iterator[tuple[Sequence[bytes | None], int, Lengths | None]]:
     """Runs of records of about `wanted` bytes, each with its size, and those of its values where they were counted.
 
     `beside`: bytes that stand beside each value.
     """
     count = FIRST_COUNT
-    take = _taker(values)
     while block := take(count):
         size, lengths = _measured(block)
         size += beside * len(block)
@@ -143,7 +148,7 @@ def _blocks(
             yield part, part_size, lengths if part is block else None
 
 
-def _taker(values: Iterable[bytes | None]) -> Callable[[int], Sequence[bytes | None]]:
+def _taker(values: Iterable[bytes | None]) -> Take:
     """A function that gives the next values, as many as asked for while there are. Slices cost half of an iterator."""
     if not isinstance(values, (list, tuple)):
         source = iter(values)

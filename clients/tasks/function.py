@@ -189,6 +189,7 @@ class BaseFunction(Generic[P, R]):
         key, dedup = self.declared.key, self.declared.dedup
         return Messages(
             self.queue,
+            len(given),
             pack_many(self.arguments, self.app.encoding, given),
             None if key is None else [self._said(key, "key", call, {}) for call in given],
             None if dedup is None else [self._said(dedup, "dedup", call, {}) for call in given],

@@ -62,11 +62,11 @@ class Link:
 
     def send_many(self, messages: Messages) -> list[Run]:
         """Commit many calls to their queue; returns where they are, in their order."""
-        if not messages.values:
+        if not messages.count:
             return []
         producer, now_us = self._producer(messages.queue, messages.attempts)
         if messages.alike:
-            return producer.place_many(messages.values, **messages.sending_all(now_us))
+            return producer.place_many(messages.runs, **messages.sending_all(now_us))
         futures = [producer.send_nowait(value, **beside) for value, beside in messages.each(now_us)]
         return [(*_place(future), 1) for future in futures]
 

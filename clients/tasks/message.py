@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import chain
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -100,10 +101,14 @@ class Message(Struct, frozen=True):
 
 
 class Messages(Struct, frozen=True):
-    """Many calls of one function on their way to its queue; `keys` and `dedups` are one for each call, or None."""
+    """Many calls of one function on their way to its queue; `keys` and `dedups` are one for each call, or None.
+
+    `runs` are their values, some thousand together, end to end: a producer takes them as they are.
+    """
 
     queue: str
-    values: list[bytes]
+    count: int
+    runs: list[Any]
     keys: list[bytes | None] | None
     dedups: list[bytes | None] | None
     headers: dict[str, bytes]
@@ -124,8 +129,8 @@ class Messages(Struct, frozen=True):
     def each(self, now_us: int) -> list[tuple[bytes, dict[str, Any]]]:
         """The values, with the producer's arguments beside each."""
         shared = self.sending_all(now_us)
-        nothing = [None] * len(self.values)
-        beside = zip(self.values, self.keys or nothing, self.dedups or nothing, strict=True)
+        nothing = [None] * self.count
+        beside = zip(chain.from_iterable(self.runs), self.keys or nothing, self.dedups or nothing, strict=True)
         return [(value, {"key": key, "dedup": dedup, **shared}) for value, key, dedup in beside]
 
 

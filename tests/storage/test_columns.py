@@ -8,8 +8,9 @@ from itertools import chain
 
 import pytest
 from penstock.storage import arrow, columns
-from penstock.storage.batch import encode, parse
+from penstock.storage.batch import Codec, encode, parse
 from penstock.storage.columns import FEW, LARGE, RUN_BYTES, Lengths
+from support.columns import end_to_end
 
 SHAPES = {
     "one": [b"only"],
@@ -33,6 +34,29 @@ DECODERS: dict[str, Runs] = {
 def column_of(values: list[bytes]) -> memoryview:
     pieces = columns.pieces(values)
     return memoryview(columns.join(pieces.parts, pieces.size))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values_end_to_end_are_the_batch_of_their_list(shape: str, codec: int) -> None:
+    values = SHAPES[shape]
+    found = end_to_end(values)
+    assert (list(found), len(found), found[-1]) == (values, len(values), values[-1])
+    assert encode(found, headers={"a": b"b"}, codec=codec) == encode(values, headers={"a": b"b"}, codec=codec)
+    assert encode(found) == encode(values)
+
+
+def test_a_part_of_values_end_to_end_is_one_itself() -> None:
+    values = [b"", b"one", b"", b"three", b"four"]
+    found = end_to_end(values)
+    for first in range(-6, 7):
+        for last in range(-6, 7):
+            assert list(found[first:last]) == values[first:last]
+            assert bytes(found[first:last].block) == b"".join(values[first:last])
+    assert list(found[1:4][1:]) == values[2:4]
+    assert list(found[2:][:1].lengths) == [0]
+    with pytest.raises(IndexError):
+        found[5]
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

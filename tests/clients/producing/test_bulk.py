@@ -12,6 +12,7 @@ from penstock.storage.batch import parse
 from penstock.storage.errors import InvalidBatch, RecordTooLarge
 from penstock.transport.partitioner import partition_of
 from penstock.transport.producer_session import TARGET_BYTES
+from support.columns import end_to_end
 
 SHAPE = Shape(4, 0, 16 << 20, "t")
 
@@ -37,6 +38,18 @@ def test_every_record_goes_once_in_order_whatever_its_size(given, kind):
     found = list(decoded(pieces(kind(values), None, SHAPE, None)))
     assert [value for _, part, _ in found for value in part] == values
     assert all(partition is None for partition, _, _ in found)
+
+
+@pytest.mark.parametrize("given", range(5))
+def test_runs_that_lie_end_to_end_are_batches_where_they_are_not_too_large(given):
+    values = sizes(given)
+    runs = [end_to_end(values[at : at + 700]) for at in range(0, len(values), 700)]
+    found = list(decoded(pieces(iter(runs), None, SHAPE, None)))
+    assert [value for _, part, _ in found for value in part] == values
+    small = [end_to_end([b"x"] * count) for count in (1, 3000, 2)]
+    assert [piece.count for piece in pieces(small, None, SHAPE, None)] == [1, 3000, 2]
+    with pytest.raises(RecordTooLarge):
+        list(pieces([end_to_end([b"x" * 20])], None, Shape(1, 0, 10, "t"), None))
 
 
 @pytest.mark.parametrize("given", range(5))
