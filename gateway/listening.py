@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -17,56 +17,56 @@ from msgspec import structs
 from ..transport import ipc_paths
 from ..transport.free_addresses import host_of, refused
 from ..transport.url import Url
+from .connections import AllConnections
+from .handshakes import HANDSHAKES_MAX, Handshakes, SecureListener, listen
 
 BACKLOG = 511
-
-HANDSHAKE_S = 10.0
-"""For a peer to finish the handshake of TLS, and to answer when the connection closes."""
 
 
 class Listeners:
     """The listening sockets of one door. `connected` makes the protocol of a connection; `tls` is for those addresses
-    whose scheme is among `secure`."""
+    whose scheme is among `secure`, where `handshakes` may be under way at a time; `every`: what the process has
+    descriptors for."""
 
     def __init__(
-        self, connected: Callable[[], Any], tls: ssl.SSLContext | None = None, secure: tuple[str, ...] = ("tls",)
-    ) -> None:
+        self, connected: Callable[[], Any], every: AllConnections, tls: ssl.SSLContext | None = None,
+        secure: tuple[str, ...] = ("tls",), *, handshakes: int = HANDSHAKES_MAX,
+    ) -> None:  # fmt: skip
         self._connected = connected
-        self._tls = tls
+        self._handshakes = None if tls is None else Handshakes(tls, connected, every, handshakes)
         self._secure = secure
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | SecureListener] = []
         self._paths: list[str] = []
 
     async def open(self, urls: list[Url]) -> list[str]:
         """Listen. Returns the addresses, with the ports that were free. Raises AddressInUse, CannotListen."""
         bound = []
         for url in urls:
-            server = await self._listen(url)
-            self._servers.append(server)
-            port = server.sockets[0].getsockname()[1] if url.has_port else 0
+            servers = await self._listen(url)
+            self._servers += servers
+            port = servers[0].sockets[0].getsockname()[1] if url.has_port else 0
             bound.append(str(structs.replace(url, port=port)))
         return bound
 
-    async def _listen(self, url: Url) -> asyncio.Server:
+    async def _listen(self, url: Url) -> Sequence[asyncio.Server | SecureListener]:
         loop = asyncio.get_running_loop()
         if url.scheme == "unix":
             with ipc_paths.claimed(url.path):
                 server = await loop.create_unix_server(self._connected, url.path, backlog=BACKLOG)
             self._paths.append(url.path)
-            return server
+            return [server]
         host = host_of(url)
         try:
-            if url.scheme not in self._secure or self._tls is None:
-                return await loop.create_server(self._connected, host, url.port, backlog=BACKLOG)
-            return await loop.create_server(
-                self._connected, host, url.port, backlog=BACKLOG, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_S,
-                ssl_shutdown_timeout=HANDSHAKE_S,
-            )  # fmt: skip
+            if self._handshakes is not None and url.scheme in self._secure:
+                return await listen(host, url.port, BACKLOG, self._handshakes)
+            return [await loop.create_server(self._connected, host, url.port, backlog=BACKLOG)]
         except OSError as error:
             raise refused(url, error) from error
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and drop connections that are in their handshake."""
+        if self._handshakes is not None:
+            self._handshakes.close()
         for server in self._servers:
             server.close()
         for path in self._paths:

@@ -34,8 +34,7 @@ OWN_DESCRIPTORS = 256
 """Of the process itself: its sockets, the broker, files, and connections that are refused or fail to begin."""
 
 DESCRIPTORS_MOST = 16 << 10
-"""Enough for the connections of both doors. Of TLS, a peer that has yet to finish the handshake takes 50 KiB, and is
-there for a door that refuses it, too: the system keeps further ones out."""
+"""Enough for the connections of both doors: the system keeps further ones out."""
 
 
 class GatewayDoor(Protocol):

@@ -36,6 +36,7 @@ from .clients.aio.driver import AsyncDriver
 from .clients.cluster import node_stats
 from .clients.opening import open_connection
 from .exposition import CONTENT_TYPE, text
+from .gateway.connections import AllConnections
 from .gateway.errors import InvalidCertificate
 from .gateway.http.authenticating import CHALLENGE, principal_of
 from .gateway.http.problems import Refusal
@@ -52,7 +53,10 @@ SCHEMES = ("unix", "tcp", "tls")
 FRESH_S = 1.0
 _STATUS = {401: "401 Unauthorized", 403: "403 Forbidden", 429: "429 Too Many Requests"}
 FILES = 1024
-"""Descriptors: the door does not see peers that have yet to finish the handshake of TLS, and each takes memory."""
+"""Descriptors, of which connections (ScrapeDoor) and handshakes of TLS take a part."""
+
+HANDSHAKES = 500
+"""Peers that have yet to finish the handshake of TLS, each of which takes 50 KiB."""
 
 TEXTS = 8
 """Answers that are kept so long: one for each user that scrapes, of that many at once."""
@@ -214,7 +218,8 @@ async def _serve(
     connection = open_connection(config.url, timeout=config.timeout_s, name="exporter", clock=time.monotonic)
     client = AsyncClient(AsyncDriver(connection))
     exporter = Exporter(client, config, users, refused)
-    listeners = Listeners(ScrapeDoor(exporter.answer).accept, certificate.context("http/1.1"))
+    door, tls = ScrapeDoor(exporter.answer), certificate.context("http/1.1")
+    listeners = Listeners(door.accept, AllConnections(FILES), tls, handshakes=HANDSHAKES)
     following = loop.create_task(certificate.follow())
     try:
         bound = await listeners.open(config.addresses())

@@ -153,7 +153,7 @@ ORDER = {
     "penstock.gateway": [
         *("errors", "libraries", "rotation", "guessing", "telling", "refused", "users", "turns", "holding", "config"),
         "tls",
-        *("lingering", "connections", "listening", "append_times", "appending", "asking"),
+        *("lingering", "connections", "handshakes", "listening", "append_times", "appending", "asking"),
         *("link", "sending", "reading", "consumers", "leases", "task_leases"),
         *("resp", "http", "console", "process", "__main__", ""),
     ],
@@ -262,7 +262,7 @@ ONLY_IN = {
         "penstock.transport.unix_client",
         "penstock.transport.unix_connection",
         "penstock.transport.unix_server",
-        "penstock.broker.packets",
+        *("penstock.broker.packets", "penstock.gateway.handshakes"),
         "penstock.clients.connection.naming",  # for the machine's name
     },
     "click": {"penstock.cli"},

@@ -75,7 +75,7 @@ class HttpDoor:
         self._connections: Connections[HttpConnection] = Connections(
             CONNECTIONS_MAX, every, REFUSAL, None if users is None else STRANGERS_MAX
         )
-        self._listeners = Listeners(lambda: self._connections.accept(self._connected), tls, ("tcp", "tls"))
+        self._listeners = Listeners(lambda: self._connections.accept(self._connected), every, tls, ("tcp", "tls"))
         self._sweep: asyncio.TimerHandle | None = None
 
     def _body_bytes(self) -> int:

@@ -53,7 +53,7 @@ class RespDoor:
         self.table: Mapping[str, Command] = TABLE
         self._hiredis = libraries.load("hiredis")
         self._readers = SharedReaders(self._hiredis.Reader)
-        self._listeners = Listeners(lambda: self._connections.accept(self._connected), tls)
+        self._listeners = Listeners(lambda: self._connections.accept(self._connected), every, tls)
         self._connections: Connections[RespConnection] = Connections(CONNECTIONS_MAX, every, REFUSAL)
         self._ids = count(1)
         self._began = time.monotonic()

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 import redis
-from penstock.gateway import listening
+from penstock.gateway import handshakes
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_peer_that_still_sends_reads_the_last_reply(peer):
 
 @pytest.mark.soak
 def test_a_handshake_has_to_be_over_in_time(secure):
-    assert listening.HANDSHAKE_S == 10
+    assert handshakes.HANDSHAKE_S == 10
     with socket.create_connection(("127.0.0.1", secure.port), timeout=30) as silent:
         silent.sendall(b"\x16\x03\x01\x02\x00")  # the beginning of a hello
         with suppress(ConnectionResetError):
