@@ -315,10 +315,16 @@ class Broker:
 
     def _rotten(self, report: messages.Rotten) -> None:
         """A closed segment has rotted: tell it, and have a member fetch what it has lost."""
-        if report.directory not in self._scrubbed:
+        directory = report.directory
+        if directory not in self._scrubbed:
             say(f"{report.message}: penstock log verify says what is lost")
-        self._scrubbed[report.directory] = report.message
-        self._node.rotten(Corrupt(report.message, path=report.directory, next_offset=report.next_offset))
+        self._scrubbed[directory] = report.message
+        damage = Corrupt(report.message, path=directory, next_offset=report.next_offset)
+        self._node.rotten(damage, lambda: self._mended(directory))
+
+    def _mended(self, directory: str) -> None:
+        self._scrubbed.pop(directory, None)
+        say(f"{directory}: what had rotted is written anew, as another node has it")
 
     def _lose_keeper(self) -> None:
         """The keeper is gone: the broker finishes its open syncs."""

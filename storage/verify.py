@@ -132,6 +132,7 @@ def _read_all(files: Files, directory: str, segments: Segments, report: Report, 
     total, done = sum(page.size for page in segments.pages.values()), 0
     if segments.names:
         report.first_seq = segments.names[0].base_seq
+        report.last_seq = report.first_seq - 1  # where it has no batch yet, as an order that was just installed
     try:
         for found in scan(files, directory, segments):
             match found:

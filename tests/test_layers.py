@@ -81,7 +81,7 @@ ORDER = {
         # reading
         *("segment_reader", "readable", "cursor", "reader", "retention", "extents", "measure", "playback"),
         # damage
-        *("dump", "first_page", "aside", "verify", "repair", "scrubbing"),
+        *("dump", "first_page", "aside", "verify", "repair", "scrubbing", "mending"),
         # copies
         *("backup_point", "backup", "restore"),
         # writing

@@ -365,7 +365,7 @@ class Node:
             **self._port.stats(),
         }
 
-    def rotten(self, damage: Corrupt) -> None:
+    def rotten(self, damage: Corrupt, on_mended: Callable[[], None]) -> None:
         """A closed segment has rotted: nothing is done here, as there is no other copy. Readers meet it."""
 
     @property

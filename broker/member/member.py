@@ -94,9 +94,9 @@ class ShardMember:
         self._standing.gone(peer)
         self._node.disconnect(peer)
 
-    def rotten(self, damage: Corrupt) -> None:
-        """See Heartbeats."""
-        self.replica.heartbeats.rotten(damage)
+    def rotten(self, damage: Corrupt, on_mended: Callable[[], None]) -> None:
+        """See Exchange."""
+        self.replica.exchange.mend(damage, on_mended)
 
     def flush(self, now: Now) -> list[LogWriter]:
         """Take what peers sent, and write and send what follows. Returns the logs that entries wait for."""

@@ -18,6 +18,7 @@ from ...storage.memory_files import MemoryFiles
 from ...storage.promises import Promises
 from ...storage.segment_reader import SegmentCache
 from ...transport.messages import ClusterMember, ClusterState, TransferBegun
+from ..diagnostics import say
 from ..engine.node import Node
 from ..engine.ports import NodeStanding
 from ..replica.replica import ANYWHERE
@@ -66,6 +67,7 @@ class RecoveringMember:
         self._data = data
         self._tell = tell
         self._told = -1
+        self._told_problem = ""
         self._ticks = Ticks(now.monotonic_s)
         self.guard, self.portions, self.unavailable = node.guard, node.portions, node.unavailable
         self.warmed, self.eased, self.judge = node.warmed, node.eased, node.judge
@@ -89,6 +91,7 @@ class RecoveringMember:
         links.renewed()
         if self._ticks.due(now.monotonic_s):
             recovery.tick()
+            self._say_problem()
         links.flush(now.monotonic_s)
         leader = tuple(links.advertised.get(recovery.leader, ()))
         self._node.standing = NodeStanding(FOLLOWER if leader else "", recovery.term, leader)
@@ -96,6 +99,12 @@ class RecoveringMember:
             self._told = recovery.term
             self._tell(RECOVERING, recovery.term)
         return []
+
+    def _say_problem(self) -> None:
+        """Say what could not be mended, when that has changed."""
+        if (problem := self._recovery.problem) not in ("", self._told_problem):
+            self._told_problem = problem
+            say(f"{problem}: this node fetches the log from a leader, once there is one that has it whole")
 
     def advance(self, now: Now) -> None:
         """See Node."""

@@ -63,7 +63,8 @@ class MemberView:
         role = self._standing.role
         state = "serving" if role == LEADER else ""
         lag = 0 if role == LEADER else UNKNOWN
-        return ClusterMember(node, role, state, lag, free_bytes(self._data), now.wall_us, list(self._standing.own))
+        clock_us = self._replica.clocks.own(now)  # `now` may be the time of the others
+        return ClusterMember(node, role, state, lag, free_bytes(self._data), clock_us, list(self._standing.own))
 
     def _other(self, node: int, status: RaftStatus, leader: int, reachable: set[int], now: Now) -> ClusterMember:
         role, state, lag = LEADER if node == leader else "", "", UNKNOWN

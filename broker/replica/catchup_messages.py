@@ -4,7 +4,9 @@ Idea: the member that lags asks, one piece at a time, and the leader answers. Fi
 logs at one entry, and where each log begins at the leader. Then come the batches that are missing, and for logs that
 the member has no part of the newest snapshot of their state and the runs beside it.
 
-Contract: the layout is PEERS.md, section 4. `decode` gives a message or raises InvalidBatch. Pure.
+Beside that, any member may ask any other for batches that have rotted (mending.py).
+
+Contract: the layout is PEERS.md, section 5. `decode` gives a message or raises InvalidBatch. Pure.
 """
 
 from __future__ import annotations
@@ -125,19 +127,36 @@ class Staged(Struct, array_like=True, frozen=True, tag=8):
     entry: Count
 
 
+class AskWhole(Struct, array_like=True, frozen=True, tag=9):
+    """Batches `seq` to `last` of a log have rotted at the sender, which asks any member for them, in any role."""
+
+    log: Annotated[str, Meta(pattern=r"^(order|metadata|topics/[0-9a-f]{32}/[0-9]{1,10})$")]  # below the data directory
+    log_id: LogId
+    seq: Count
+    last: Count
+
+
+class WholeBatches(Struct, array_like=True, frozen=True, tag=10):
+    """Batches from `seq` on, which come beside the message; none where the sender does not have that one whole."""
+
+    log_id: LogId
+    seq: Count
+
+
 Asked = AskManifest | AskBatches | AskFile | Staged
 Shipped = Manifest | ShippedBatches | FilePiece | Withdrawn
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Asked | Shipped] = msgspec.msgpack.Decoder(Asked | Shipped)
+Said = Asked | Shipped | AskWhole | WholeBatches
+_decoder: msgspec.msgpack.Decoder[Said] = msgspec.msgpack.Decoder(Said)
 
 
-def encode(message: Asked | Shipped) -> bytes:
+def encode(message: Said) -> bytes:
     """The context of a SHIP or PIECE message."""
     return _encoder.encode(message)
 
 
-def decode(context: bytes) -> Asked | Shipped:
+def decode(context: bytes) -> Said:
     """The message in a context. Raises InvalidBatch."""
     try:
         return _decoder.decode(context)

@@ -34,6 +34,10 @@ class MemberClocks:
         since_us = self._since_us.get(node)
         return UNKNOWN if since_us is None else since_us + _monotonic_us(now)
 
+    def own(self, now: Now) -> int:
+        """What this member's own clock shows, whatever time is gone by; 0 where that is unknown."""
+        return self.own_us and self.own_us + _monotonic_us(now) - self._monotonic_us
+
     def now(self, now: Now, last_us: int = 0) -> Now:
         """The time to go by, where the last entry is of `last_us`: that was the time of a leader, too."""
         self.own_us, self._monotonic_us = now.wall_us, _monotonic_us(now)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ...storage.data_directory import DAMAGED
+from ...storage.data_directory import DAMAGED, METADATA, ORDER, TOPICS
 from ...storage.errors import Corrupt, InvalidBatch, NewerFormat, Poisoned, StorageFull
 from ..raft.errors import EntriesLost
-from .errors import ReplicaBroken
+from .errors import ReplicaBroken, StateDiffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,10 +26,20 @@ if TYPE_CHECKING:
 
 
 class NotedDamage(Struct, frozen=True, omit_defaults=True):
-    """What was found first, and the logs that are not to be relied on, by path."""
+    """What was found first, and the logs that are not to be relied on, by path.
+
+    `judged`: the files themselves say it all, so that an opening judges anew once their batches are whole (mending.py).
+    `mended`: they are, so the next opening judges.
+    """
 
     reason: str
     paths: list[str] = []
+    judged: bool = False
+    mended: bool = False
+
+    def logs(self, data: str) -> set[str]:
+        """The logs of the paths, below the data directory."""
+        return {log for path in self.paths if (log := log_in(data, path))}
 
 
 def noted(files: Files, data: str) -> NotedDamage | None:
@@ -43,13 +53,42 @@ def noted(files: Files, data: str) -> NotedDamage | None:
         return NotedDamage(f"{path} cannot be read: {error}")
 
 
-def note(files: Files, data: str, reason: str, path: str = "") -> NotedDamage:
+def note(files: Files, data: str, reason: str, path: str = "", *, judged: bool = False) -> NotedDamage:
     """Note damage, of the log or a file of it at `path`. Returns all that is noted. Raises StorageFull, OSError."""
-    found = noted(files, data) or NotedDamage(reason)
-    if path and path not in found.paths:
-        found = NotedDamage(found.reason, [*found.paths, path])
+    log, before = log_in(data, path), noted(files, data)
+    judged = judged and bool(log)
+    if before is None:
+        found = NotedDamage(reason, [path] if path else [], judged)
+    else:
+        paths = [*before.paths, path] if path and path not in before.paths else before.paths
+        if before.mended:  # and it is something else than batches of these logs
+            judged = judged and log not in before.logs(data)
+            found = NotedDamage(reason, paths, judged)
+        else:
+            found = NotedDamage(before.reason, paths, before.judged and judged)
     files.rewrite(f"{data}/{DAMAGED}", msgspec.json.encode(found))
     return found
+
+
+def note_mended(files: Files, data: str, found: NotedDamage) -> None:
+    """All batches of the logs that are noted are whole. Raises StorageFull, OSError."""
+    files.rewrite(f"{data}/{DAMAGED}", msgspec.json.encode(msgspec.structs.replace(found, mended=True)))
+
+
+def forget(files: Files, data: str) -> None:
+    """Nothing is damaged any more, as an opening has judged. Raises OSError."""
+    if files.exists(f"{data}/{DAMAGED}"):
+        files.unlink(f"{data}/{DAMAGED}")
+        files.sync_dir(data)
+
+
+def log_in(data: str, path: str) -> str:
+    """The log, below the data directory, that a path leads to or into; "" for any other path."""
+    parts = path.removeprefix(f"{data}/").split("/")
+    if not path.startswith(f"{data}/") or parts[0] not in (METADATA, ORDER, TOPICS):
+        return ""
+    depth = 3 if parts[0] == TOPICS else 1
+    return "/".join(parts[:depth]) if len(parts) >= depth else ""
 
 
 def note_of(files: Files, data: str, error: BaseException) -> str:
@@ -60,7 +99,7 @@ def note_of(files: Files, data: str, error: BaseException) -> str:
     """
     try:
         if isinstance(error, Corrupt):
-            note(files, data, error.message, error.path)
+            note(files, data, error.message, error.path, judged=not isinstance(error, StateDiffers))
         elif isinstance(error, EntriesLost):
             note(files, data, str(error))
     except (StorageFull, OSError) as kept:

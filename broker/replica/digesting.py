@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...storage.errors import Corrupt, InvalidBatch
+from ...storage.errors import InvalidBatch
 from ..raft.messages import Kind, Message
 from ..raft.state import Role
 from . import digests
 from .digests import DigestReport, DigestVotes, OwnDigests
 from .entries import asks_digests
+from .errors import StateDiffers
 
 if TYPE_CHECKING:
+    from ...storage.errors import Corrupt
     from ..engine.logs.history import History
     from ..engine.node import Node
     from ..raft.messages import Entry
@@ -113,7 +115,7 @@ class Digesting:
         if history is None:
             return None
         path = history.log.path
-        return Corrupt(
+        return StateDiffers(
             f"what {path} adds up to at entry {right.entry} differs from what a majority of the nodes has", path=path
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...storage.errors import StorageError
+from ...storage.errors import Corrupt, StorageError
 
 
 class ReplicaDamaged(StorageError):
@@ -27,6 +27,10 @@ class PromisesLost(ReplicaDamaged):
     def message(self) -> str:
         """The human sentence, with the way out."""
         return f"{super().message}; start this node with an empty directory, and run penstock cluster replace"
+
+
+class StateDiffers(Corrupt):
+    """What a log adds up to here is something else than what a majority of the members has."""
 
 
 class ReplicaBroken(StorageError):

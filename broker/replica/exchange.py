@@ -1,10 +1,12 @@
 """A replica's part in catch-ups: as leader it hands its state out, as a member that lags it fetches one.
 
+Beside that, any member has batches that have rotted from any other (mending.py, handing_out.py).
+
 Idea: the Raft core says which member needs what the order no longer has, by a SNAPSHOT that names an entry: an offer.
 The member then asks, and the leader answers (catching_up.py, shipping.py), in messages of their own kinds beside
 Raft's.
 
-Contract: only a leader hands anything out: what is applied, so committed. To a member that has lost something it does
+Contract: only a leader hands a state out: what is applied, so committed. To a member that has lost something it does
 so once its office may open, in a term above all that the member has promised (recovering.py). An offer that leads to
 nothing is reported to the core, which makes another. Raises ReplicaBroken once a state is staged: opening installs it.
 """
@@ -20,7 +22,10 @@ from ..raft.state import Role
 from . import catchup_messages as cm
 from . import checkpoint as checkpoints
 from .catching_up import CatchUp
-from .errors import ReplicaBroken
+from .damage import log_in
+from .errors import ReplicaBroken, StateDiffers
+from .handing_out import HandingOut
+from .mending import Mending
 from .places import START
 from .shipping import QUIET_TICKS, ManifestDraft, Shipping
 
@@ -66,6 +71,10 @@ class Exchanging(Protocol):
         """Reading for another member has met damage here."""
         ...
 
+    def mended(self, damage: Corrupt | None) -> None:
+        """What had rotted of a log is whole again, but for this."""
+        ...
+
 
 class Exchange:
     """See the module."""
@@ -76,6 +85,7 @@ class Exchange:
     ) -> None:  # fmt: skip
         self._replica = replica
         self._send = send
+        self._data = data
         self._wanted = (0, 0)  # entry and term of the state that is fetched
         self._asking: dict[int, None] = {}  # members that wait for a manifest, which waits for a checkpoint
         self._recovering: dict[int, int] = {}  # members that have lost something, and how many ticks they were silent
@@ -84,11 +94,47 @@ class Exchange:
         self.catching_up = CatchUp(
             files, data, replica.order.log.log_id, own=self._own, ask=self._put_ask, options=options
         )
+        self.handing_out = HandingOut(files, data, self._put_piece)
+        self.mending = Mending(
+            files, data, others=self._others, ask=lambda member, asked: self._put(Kind.SHIP, member, asked),
+            ended=self._mended, durable=self._durable,
+        )  # fmt: skip
+        self._on_mended: dict[str, Callable[[], None]] = {}
+
+    def mend(self, damage: Corrupt, on_mended: Callable[[], None] = lambda: None) -> None:
+        """Bytes here do not verify: have them from another member. `on_mended` is called once that is done."""
+        log = "" if isinstance(damage, StateDiffers) else log_in(self._data, damage.path)
+        if log:
+            self._on_mended[log] = on_mended
+            self.mending.begin(log)
+        else:
+            self._replica.mended(damage)
+
+    def _mended(self, log: str, batches: int, problem: str) -> None:
+        on_mended = self._on_mended.pop(log)
+        if batches and not problem:
+            self._replica.mended(None)
+            on_mended()
+        else:
+            reason = problem or f"{log} was read with damage, and no batch of it has rotted"
+            self._replica.mended(Corrupt(reason, path=f"{self._data}/{log}"))
+
+    def _durable(self, log_id: bytes) -> int:
+        replica = self._replica
+        if log_id == replica.order.log.log_id:
+            return replica.places.entry
+        return replica.places.applied.get(log_id, START)[0]
+
+    def _others(self) -> list[int]:
+        status = self._replica.core.status()
+        return [node for node in status.configuration.members() if node != status.node]
 
     def tick(self) -> None:
         """Time passed."""
         self.shipping.tick()
         self.catching_up.tick()
+        self.handing_out.tick()
+        self.mending.tick()
         is_leader = self._replica.core.role is Role.LEADER
         silent = {member: ticks + 1 for member, ticks in self._recovering.items()}
         self._recovering = {member: ticks for member, ticks in silent.items() if is_leader and ticks <= QUIET_TICKS}
@@ -120,10 +166,15 @@ class Exchange:
             said = cm.decode(message.context)
         except InvalidBatch:
             return
-        if isinstance(said, (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)):
+        batches = [body for _, body in sorted(bodies.items())]
+        if isinstance(said, cm.AskWhole):
+            self.handing_out.asked(message.sender, said)
+        elif isinstance(said, cm.WholeBatches):
+            self.mending.take(message.sender, said, batches)
+        elif isinstance(said, (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)):
             self._asked(message.sender, said)
         else:
-            self._got(message.sender, said, [body for _, body in sorted(bodies.items())])
+            self._got(message.sender, said, batches)
 
     def _asked(self, member: int, said: cm.Asked) -> None:
         replica = self._replica
@@ -212,14 +263,14 @@ class Exchange:
             return None
 
     def _put_ask(self, leader: int, asked: cm.Asked) -> None:
-        self._put(Kind.SHIP, leader, cm.encode(asked), ())
+        self._put(Kind.SHIP, leader, asked)
 
-    def _put_piece(self, member: int, shipped: cm.Shipped, batches: Sequence[bytes]) -> None:
-        self._put(Kind.PIECE, member, cm.encode(shipped), batches)
+    def _put_piece(self, member: int, shipped: cm.Shipped | cm.WholeBatches, batches: Sequence[bytes]) -> None:
+        self._put(Kind.PIECE, member, shipped, batches)
 
-    def _put(self, kind: Kind, to: int, context: bytes, batches: Sequence[bytes]) -> None:
+    def _put(self, kind: Kind, to: int, said: cm.Said, batches: Sequence[bytes] = ()) -> None:
         node = self._replica.core.status().node
-        self._send(Message(kind, to, node, context=context), list(batches))
+        self._send(Message(kind, to, node, context=cm.encode(said)), list(batches))
 
     def _ended(self, member: int) -> None:
         self._replica.core.report_snapshot(member, installed=False)
@@ -228,3 +279,4 @@ class Exchange:
         """Close what is open."""
         self.end_lead()
         self.catching_up.end()
+        self.mending.close()

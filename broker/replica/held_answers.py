@@ -87,6 +87,10 @@ class HeldAnswers:
         else:
             self.damage = self.damage or damage
 
+    def forget_told(self) -> None:
+        """Tell of damage again that is met from now on."""
+        self._told.clear()
+
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
         """As the port does; nothing where a read has met damage, which the delivery may have gone around."""
         return self.damage is not None or self._port.deliver(session, message, payload)

@@ -5,15 +5,19 @@ since no request came here. Files of deleted topics, and segments that retention
 opening needs them before. One snapshot is enough for segments to go, as the other members have what it says, too: a
 second one needs another batch, which an idle log gets only where its leader lacks one.
 
+What an opening set aside, as nothing in the order named it, goes too, once a checkpoint behind all that the order had
+then tells that no topic has it: the topic was deleted while the member was away, or never was.
+
 Contract: mixed into a store. A log that has a place in the order, and no files, is damage: it is never made anew.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ...storage import layout, log_ids
-from ...storage.data_directory import TOPICS
+from ...storage.data_directory import ASIDE, TOPICS
 from ...storage.log_store import LogSettings, LogStore
 from .departing import Departing
 from .errors import ReplicaDamaged
@@ -24,6 +28,11 @@ if TYPE_CHECKING:
 
     from ...storage.log import LogWriter
     from ...storage.segment import SegmentRef
+
+
+_TOPIC = re.compile(r"[0-9a-f]{32}")
+_BY_ID = re.compile(r"([0-9a-f]{32})-[0-9a-f]{8}")
+"""The name of a log that was set aside as nothing named it (opening.py); what was damaged has other names."""
 
 
 class MemberLogs(LogStore):
@@ -37,6 +46,8 @@ class MemberLogs(LogStore):
         self.departing = Departing()
         self.hurried: dict[LogWriter, None] = {}
         """Logs that are to be synced soon."""
+        self._opened_at = 0  # the last entry of the order, when it was opened
+        self._has_looked_aside = False
 
     def open(self, topic: bytes, partition: int, settings: LogSettings) -> LogWriter:
         """Open a partition's log, or make it. Raises ReplicaDamaged, and what `LogStore.open` does."""
@@ -70,6 +81,20 @@ class MemberLogs(LogStore):
             super().delete(topic)
         for log, segments in self.departing.take_segments(entry):
             super().retire(log, segments)
+        if entry > self._opened_at and not self._has_looked_aside:
+            self._has_looked_aside = True
+            self._erase_aside()
+
+    def _erase_aside(self) -> None:
+        """Remove logs that were set aside, and that no topic has any more, and directories that they left empty."""
+        aside, topics = f"{self._data}/{ASIDE}", f"{self._data}/{TOPICS}"
+        known = {log.log_id for logs in self._of_topic.values() for log in logs} | self.places.end.keys()
+        for name in self.files.listdir(aside):
+            if (found := _BY_ID.fullmatch(name)) and bytes.fromhex(found[1]) not in known:
+                self._jobs.remove_tree(f"{aside}/{name}")
+        for name in self.files.listdir(topics):
+            if _TOPIC.fullmatch(name) and not self.files.listdir(f"{topics}/{name}"):
+                super().delete(bytes.fromhex(name))
 
     def retire_order(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
         """Have segments of the order log unlinked, which two checkpoints cover."""
@@ -90,6 +115,7 @@ class MemberLogs(LogStore):
 
         The catalogue forgets a deletion once the leader's files are noted.
         """
+        self._opened_at = self.places.last
         for name in self.files.listdir(f"{self._data}/{TOPICS}"):
             if any(log_id in self.places.applied for log_id in self._ids_of(name)):
                 topic = bytes.fromhex(name)

@@ -25,6 +25,7 @@ from . import acked
 from . import checkpoint as checkpoints
 from .checkpoint import Checkpoint
 from .directories import Members, change_of
+from .entries import batches_of
 from .errors import ReplicaDamaged
 from .order_log import OrderLog
 from .places import START, LogRow, Places
@@ -76,7 +77,7 @@ def _open(files: Files, order: OrderLog, logs: _Logs) -> OpenedOrder:
     if found is None:
         raise ReplicaDamaged(f"{path} has no checkpoint: a replica begins with one")
     if order.log.damage:
-        raise ReplicaDamaged(f"{path} is damaged: {order.log.damage[0].reason}")
+        raise ReplicaDamaged(f"{path} is damaged: {order.log.damage[0].reason}", path=path)
     if found.entry and order.checksum(found.entry) != found.checksum:
         raise ReplicaDamaged(f"{path} holds another entry {found.entry} than its checkpoint says")
     logs.check(found)
@@ -88,13 +89,24 @@ def _open(files: Files, order: OrderLog, logs: _Logs) -> OpenedOrder:
     acknowledged = max(known, _acked(order, found))
     if places.last < acknowledged:
         raise ReplicaDamaged(
-            f"the order in {path} can be followed to entry {places.last}, and {acknowledged} was acknowledged here"
+            f"the order in {path} can be followed to entry {places.last}, and {acknowledged} was acknowledged here",
+            path=_lacking(order, places, logs),
         )
     order.commit = known
     opened = OpenedOrder(order, places, found, _members(found, changes, known), set_aside=logs.set_aside(places))
     _settle(opened, logs, missing)
     places.apply(known)
     return opened
+
+
+def _lacking(order: OrderLog, places: Places, logs: _Logs) -> str:
+    """The log that lacks a batch of the entry before which the order ends; "" where the order itself ends there."""
+    following = places.last + 1
+    for entry in order.entries(following, min(following, order.last_index()) + 1) or []:
+        for _, row in batches_of(entry.kind, entry.data):
+            if not row.position and not logs.stands(LogRow(row.log_id, row.seq, row.checksum)):
+                return logs.by_id[row.log_id].path
+    return ""
 
 
 def _entries(order: OrderLog, first: int, changes: list[Entry]) -> Iterator[Entry]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...storage import appending
 from ...storage.encoding import encode_raft
-from ...storage.errors import Corrupt, OutOfBounds
+from ...storage.errors import BadChecksum, Corrupt, OutOfBounds
 from ...storage.header import Stamp, stamp
 from ...storage.layout import word
 from ...storage.log import LogOptions, LogWriter
@@ -26,6 +26,7 @@ from .entries import decode_entry, decode_flush, encode_entry
 if TYPE_CHECKING:
     from collections.abc import Buffer, Sequence  # pyright: ignore[reportAttributeAccessIssue]
 
+    from ...storage.batch import Batch
     from ...storage.files import Files
     from ...storage.plan import Appended
     from ...storage.segment import SegmentRef
@@ -130,13 +131,20 @@ class OrderLog:
         cursor, found, size = self._reader.cursor_at(first), list[Entry](), 0
         while size < max_bytes and (chunk := cursor.next(READ_BYTES, end - 1)) is not None:
             for batch in chunk.batches:
-                batch.check()
+                self._verify(batch)
                 size += batch.batch_bytes
                 if found and size > max_bytes:
                     return found
                 type_, data = decode_entry(batch.effects())
                 found.append(Entry(batch.seq, batch.term, bytes(data), EntryKind(type_)))
         return found
+
+    def _verify(self, batch: Batch) -> None:
+        try:
+            batch.check()
+        except BadChecksum as error:
+            path = self.log.path
+            raise Corrupt(f"entry {batch.seq} of {path} cannot be read: {error.message}", path=path) from error
 
     def _hear(self) -> None:
         """Of cuts, and of segments that are gone."""

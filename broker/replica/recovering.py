@@ -8,13 +8,18 @@ of it that was committed: it was elected without this member.
 Own batches are used up to the newest checkpoint, which has only what is committed, as far as every byte of them
 verifies. Logs that are named as damaged are fetched whole.
 
-Contract: writes only `DATA/staged/`, and the promise of the term that it is served in, before the install record.
-`step` raises ReplicaBroken once all is staged: opening installs it. Must not know links or clients.
+Where the files say all that is known of the damage (damage.py), the member first has what has rotted from any others,
+in whatever state they are (mending.py). If that is all, an opening judges the files anew. Else a leader is asked, or
+the others again while there is none.
+
+Contract: writes only `DATA/staged/`, and the promise of the term that it is served in, before the install record; and
+over what has rotted. `step` and `tick` raise ReplicaBroken once all is staged, or mended. Must not know links or
+clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
@@ -23,13 +28,17 @@ from ...storage.data_directory import ORDER, STAGED, log_path
 from ...storage.errors import Corrupt, InvalidBatch, StorageError
 from ...storage.reader import LogReader
 from ...storage.recovery import NOTHING, LogEnd
+from ..raft.membership import restored
 from ..raft.messages import Kind, Message
 from . import catchup_messages as cm
 from . import checkpoint as checkpoints
 from .beginning import FIRST_TERM
 from .catching_up import CatchUp
+from .damage import note_mended
 from .errors import ReplicaBroken
 from .group_storage import check
+from .handing_out import HandingOut
+from .mending import Mending
 from .places import START
 from .staging import record_names
 
@@ -44,6 +53,9 @@ FROM_LEADER = (Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT)
 
 CHUNK_BYTES = 4 << 20
 """Read together while own batches are verified."""
+
+MEND_AGAIN_TICKS = 100
+"""After so long without a leader, the others are asked again for what has rotted."""
 
 
 class Recovery:
@@ -71,23 +83,67 @@ class Recovery:
         self.catching_up = CatchUp(
             files, data, order_id, own=self._own, ask=self._ask, promised=self.promised, options=options
         )
+        members = () if found is None else restored(found.members().configuration).members()
+        durable = {} if found is None else {**self._places, order_id: (found.commit, 0)}
+        self.handing_out = HandingOut(files, data, self._hand_out)
+        self.mending = Mending(
+            files, data, others=lambda: [each for each in members if each != node], ask=self._ask, ended=self._mended,
+            durable=lambda log_id: durable.get(log_id, START)[0],
+        )  # fmt: skip
+        self.problem = ""
+        """Why what has rotted could not be mended."""
+        self._idle = 0  # ticks in which nothing was mended, and no state was fetched
+        self._rotten = damage.logs(data) if damage.judged else set[str]()
+        self._begin_mending()
+
+    def _begin_mending(self) -> None:
+        self._idle = 0
+        for log in sorted(self._rotten):
+            self.mending.begin(log)
+
+    def _mended(self, log: str, batches: int, problem: str) -> None:
+        if problem:
+            self.problem = problem
+        else:
+            self._rotten.discard(log)
+
+    def _go_on(self) -> None:
+        """Have the files judged anew where all that had rotted is mended. Raises ReplicaBroken."""
+        if self.damage.judged and not self._rotten:
+            note_mended(self._files, self._data, self.damage)
+            raise ReplicaBroken(f"{self.mending.batches} batches that had rotted are those of the other nodes again")
 
     def step(self, message: Message, bodies: Mapping[tuple[bytes, int, int], bytes] | None = None) -> None:
         """Take a message of a peer. Raises ReplicaBroken once all is staged, StorageFull, Poisoned, OSError."""
-        if message.kind is Kind.PIECE:
+        if message.kind in (Kind.SHIP, Kind.PIECE):
             with suppress(InvalidBatch):
                 self._got(message.sender, cm.decode(message.context), bodies or {})
         elif message.kind in FROM_LEADER and message.term >= self.term:
             self.leader, self.term = message.sender, message.term
-            self.catching_up.begin(message.sender)
+            if not self.mending.is_busy:
+                self.catching_up.begin(message.sender)
 
     def tick(self) -> None:
-        """Time passed."""
+        """Time passed. Raises ReplicaBroken once all that had rotted is mended."""
         self.catching_up.tick()
+        self.handing_out.tick()
+        self.mending.tick()
+        self._go_on()
+        self._idle += 1
+        if self.mending.is_busy or self.catching_up.source:
+            self._idle = 0
+        elif self._idle > MEND_AGAIN_TICKS:
+            self._begin_mending()
 
-    def _got(self, leader: int, said: cm.Asked | cm.Shipped, bodies: Mapping[tuple[bytes, int, int], bytes]) -> None:
-        if isinstance(said, (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)):
-            return
+    def _got(self, member: int, said: cm.Said, bodies: Mapping[tuple[bytes, int, int], bytes]) -> None:
+        if isinstance(said, cm.AskWhole):
+            self.handing_out.asked(member, said)
+        elif isinstance(said, cm.WholeBatches):
+            self.mending.take(member, said, [body for _, body in sorted(bodies.items())])
+        elif not isinstance(said, (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)):
+            self._got_of_state(member, said, bodies)
+
+    def _got_of_state(self, leader: int, said: cm.Shipped, bodies: Mapping[tuple[bytes, int, int], bytes]) -> None:
         if isinstance(said, cm.Manifest):
             term = checkpoints.decode(said.checkpoint, "a manifest").term
             if term <= self.promised:  # of a lead in which this member may have acknowledged what it lost
@@ -96,8 +152,11 @@ class Recovery:
         if self.catching_up.take(leader, said, [body for _, body in sorted(bodies.items())]):
             raise ReplicaBroken("the state that this member had lost is staged: it is installed when it is opened")
 
-    def _ask(self, leader: int, asked: cm.Asked) -> None:
-        self._send(Message(Kind.SHIP, leader, self._node, context=cm.encode(asked)), [])
+    def _ask(self, member: int, asked: cm.Asked | cm.AskWhole) -> None:
+        self._send(Message(Kind.SHIP, member, self._node, context=cm.encode(asked)), [])
+
+    def _hand_out(self, member: int, said: cm.Shipped | cm.WholeBatches, batches: Sequence[bytes]) -> None:
+        self._send(Message(Kind.PIECE, member, self._node, context=cm.encode(said)), list(batches))
 
     def _own(self, shipped: cm.ShippedLog) -> LogEnd | None:
         """The place of the newest checkpoint in a log of ours, if all up to there is as it was."""
@@ -113,6 +172,7 @@ class Recovery:
     def close(self) -> None:
         """Close what is open; what is staged goes with the next try."""
         self.catching_up.end()
+        self.mending.close()
 
 
 def sound_end(files: Files, path: str, log_id: bytes, seq: int, checksum: int) -> LogEnd | None:

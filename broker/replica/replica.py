@@ -78,7 +78,6 @@ UNCOMMITTED_BYTES = 256 << 20
 Send = Callable[["Message", list[bytes]], None]
 """Send a message to its receiver, with the batches that its entries only name."""
 
-
 Publish = Callable[[Sequence["LogWriter"]], None]
 """Show readers on this machine what is committed of these logs by now."""
 
@@ -462,6 +461,13 @@ class Replica:
     def met(self, damage: Corrupt) -> None:
         """See HeldAnswers."""
         self._answers.meet(damage)
+
+    def mended(self, damage: Corrupt | None) -> None:
+        """See Exchange. What cannot be mended is damage to close for."""
+        if damage is None:
+            self._answers.forget_told()
+        else:
+            self.heartbeats.rotten(damage)
 
     def hold(self, held: bool) -> None:
         """Whether a member fetches what the newest checkpoint names, so that no file of it may go."""

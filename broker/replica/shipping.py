@@ -33,6 +33,7 @@ from .catchup_messages import (
     ShippedBatches,
     ShippedFile,
     ShippedLog,
+    WholeBatches,
     Withdrawn,
     progress,
 )
@@ -55,7 +56,7 @@ LISTED_AT_ONCE = 64
 TICK_BYTES = 4 << 20
 """What may leave in one tick, to all members together; one piece may exceed it."""
 
-SendPiece = Callable[[int, Shipped, Sequence[bytes]], None]
+SendPiece = Callable[[int, Shipped | WholeBatches, Sequence[bytes]], None]
 """Send a message of a catch-up to a member, with batches."""
 
 

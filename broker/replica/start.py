@@ -51,21 +51,19 @@ def open_files(
     if not files.exists(f"{data}/{PROMISES}"):
         raise PromisesLost(f"{data}/{PROMISES} is gone: this node may have voted where it cannot tell any more")
     try:
-        return _open_files(files, data, ids, options, suspect)
-    except ReplicaDamaged as error:
-        damage.note(files, data, error.message, error.path)
-        raise
-    except (Corrupt, InvalidBatch, InvalidTopic) as error:
-        found = damage.note(files, data, error.message, getattr(error, "path", ""))
+        install(files, data, ids.order, options)
+        found = damage.noted(files, data)
+        if found is None or found.mended:
+            return _open_files(files, data, ids, options, suspect)
+    except (ReplicaDamaged, Corrupt, InvalidBatch, InvalidTopic) as error:
+        found = damage.note(files, data, error.message, getattr(error, "path", ""), judged=True)
         raise ReplicaDamaged(found.reason) from error
+    raise ReplicaDamaged(found.reason)
 
 
 def _open_files(
     files: Files, data: str, ids: ShardIds, options: LogOptions | None, suspect: Collection[str]
 ) -> OpenedOrder:
-    install(files, data, ids.order, options)
-    if (found := damage.noted(files, data)) is not None:
-        raise ReplicaDamaged(found.reason)
     path = f"{data}/{ORDER}"
     if not has_begun(files, data):
         raise ReplicaDamaged(f"{path} has no checkpoint: a replica begins with one")
@@ -114,6 +112,7 @@ def start(
             may_lead=lambda: bool(lead) and lead[0].may_lead(),
         ),
     )  # fmt: skip
+    damage.forget(opened.order.log.files, opened.order.log.path.rpartition("/")[0])
     logs.delete_left_over(node.topics)
     node.tell_damage(answers.meet)
     checkpoints = OrderCheckpoints(
@@ -149,7 +148,7 @@ def _held_answers(port: Port, lead: list[Replica], on_damage: Callable[[Corrupt]
 
     def stay(damage: Corrupt) -> None:
         on_damage(damage)
-        lead[0].heartbeats.rotten(damage)
+        lead[0].exchange.mend(damage)
 
     answers = HeldAnswers(port)
     answers.spared, answers.tell = lambda: lead[0].heartbeats.spares_itself, stay
@@ -164,7 +163,7 @@ def _open_node(opened: OpenedOrder, make: Callable[[], Node]) -> Node:
         node = make()
         _check_opened(node)
     except (Corrupt, ReplicaDamaged) as error:
-        damage.note(order.files, data, error.message, error.path or f"{data}/{METADATA}")
+        damage.note(order.files, data, error.message, error.path or f"{data}/{METADATA}", judged=True)
         raise ReplicaDamaged(error.message) from error
     return node
 

@@ -1,8 +1,8 @@
 """`penstock cluster`: what a cluster is, handing the lead over, and replacing a lost disk.
 
 Contract for programs: `status --json` is one line {"cluster", "leader": number or null, "term", "entry", "members":
-[{"id", "role", "state", "lag", "free_bytes", "clock_ms", "addresses", "progress"}, ...]}, in which null is what the
-answering node does not know. Exit code 4 while no node leads.
+[{"id", "role", "state", "lag", "free_bytes", "clock_ms", "clock_off_ms", "addresses", "progress"}, ...]}, in which null
+is what the answering node does not know. Exit code 4 while no node leads.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from . import exits
 from .options import Invocation, with_session
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..transport.messages import ClusterMember, ClusterState
 
 ASK_S = 2.0
@@ -42,8 +44,8 @@ def status(session: Invocation) -> int:
     else:
         leader = f"node {state.leader}" if state.leader else "none now"
         session.output.fields([("cluster", state.cluster), ("leader", leader), ("term", state.term)])
-        columns = ["node", "role", "state", ">lag", ">free bytes", ">clock ms", "addresses", "progress"]
-        session.output.table(columns, (_row(each) for each in map(_member, state.members)))
+        columns = ["node", "role", "state", ">lag", ">free bytes", ">clock ms", ">off by ms", "addresses", "progress"]
+        session.output.table(columns, map(_row, _members(state)))
     return exits.OK if state.leader else exits.UNAVAILABLE
 
 
@@ -101,11 +103,23 @@ def _fields(state: ClusterState) -> dict[str, Any]:
         "leader": state.leader or None,
         "term": state.term,
         "entry": state.entry,
-        "members": [_member(each) for each in state.members],
+        "members": _members(state),
     }
 
 
-def _member(each: ClusterMember) -> dict[str, Any]:
+def _members(state: ClusterState) -> list[dict[str, Any]]:
+    median_us = _median_us(state.members)
+    return [_member(each, median_us) for each in state.members]
+
+
+def _median_us(members: Sequence[ClusterMember]) -> int:
+    """The clock that a leader goes by, of two in the middle the earlier; 0 where less than a majority is known."""
+    known = sorted(each.clock_us for each in members if each.clock_us)
+    return known[(len(known) - 1) // 2] if 2 * len(known) > len(members) else 0
+
+
+def _member(each: ClusterMember, median_us: int) -> dict[str, Any]:
+    off_ms = (each.clock_us - median_us) // 1000 if each.clock_us and median_us else None
     return {
         "id": each.node,
         "role": each.role or None,
@@ -113,6 +127,7 @@ def _member(each: ClusterMember) -> dict[str, Any]:
         "lag": each.lag if each.lag >= 0 else None,
         "free_bytes": each.free_bytes if each.free_bytes >= 0 else None,
         "clock_ms": each.clock_us // 1000 if each.clock_us else None,
+        "clock_off_ms": off_ms,
         "addresses": each.addresses,
         "progress": each.progress or None,
     }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from penstock.storage import accepted, layout, segment
+from penstock.storage import accepted, layout, segment, snapshots
 from penstock.storage import verify as module
 from penstock.storage.batch import encode
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
+from penstock.storage.recovery import LogEnd
 from penstock.storage.scan import Bad, Good, Tail, look, scan
 from penstock.storage.verify import verify
 from support.logs import LOG_ID, add_snapshots, build, content, put
@@ -41,6 +42,21 @@ def test_staged_records_are_counted_apart() -> None:
     report = verify(built.files, built.directory)
     assert (report.ok, report.batches, report.records, report.staged, report.end_offset) == (True, 5, 3, 6, 3)
     assert [(s.records, s.staged, s.index) for s in report.segments] == [(2, 3, "ok"), (1, 3, "ok")]
+
+
+def test_a_log_that_begins_behind_its_snapshot_and_has_no_batch_yet_is_whole() -> None:
+    """As the order of a member that has just fetched a state."""
+    files = MemoryFiles()
+    files.mkdir("/log")
+    start = LogEnd(41, 0, 7, 99, 1_000, 2).at_start()
+    order = Sole(Promises("/promises", files))
+    LogWriter.create("/log", files=files, log_id=LOG_ID, order=order, start=start).close()
+    snapshots.save(files, "/log", 41, 2, b"state", LOG_ID)
+    report = verify(files, "/log")
+    assert (report.ok, report.clean, report.damage) == (True, True, [])
+    assert (report.first_seq, report.last_seq, report.batches) == (42, 41, 0)
+    files.unlink(f"/log/{snapshots.file_name(41)}")
+    assert not verify(files, "/log").ok, "nothing says what was before"
 
 
 def test_the_report_is_plain_json() -> None:

@@ -6,11 +6,13 @@ Contract: `finish` waits until what was sent is answered, and raises what went w
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import penstock
+from penstock.clients.cluster import cluster_state
 from support.checker import Sent, name
+from support.cluster import ClusterProcesses
 
 PATIENCE_S = 60.0
 
@@ -114,6 +116,16 @@ class Repeating(Loading):
 
     def once(self) -> None:
         self._what()
+
+
+def are_whole(cluster: ClusterProcesses, numbers: Collection[int]) -> bool:
+    """Whether a leader says that nodes have all that is there."""
+    state = cluster_state(cluster.urls, PATIENCE_S)
+    return state.leader == state.node and all(
+        each.role == "leader" or (each.state == "replicating" and not each.lag)
+        for each in state.members
+        if each.node in numbers
+    )
 
 
 def stored(url: str, topic: str, partitions: int) -> list[list[bytes]]:

@@ -30,6 +30,16 @@ def flip(member: Member, path: str, place: int) -> None:
     member.files.disk(content).data[place] ^= 1
 
 
+def rot(member: Member, topic: bytes, partition: int, value: bytes) -> None:
+    """Flip a bit in the middle of a value on a member's disk, which no header tells of."""
+    for path in segments(member, f"{DATA}/topics/{topic.hex()}/{partition}"):
+        place = bytes(member.files.contents[path].data).find(value)
+        if place >= 0:
+            flip(member, path, place + len(value) // 2)
+            return
+    raise AssertionError(f"{value[:20]!r} is on no segment")
+
+
 def a_follower(shard: Shard) -> Member:
     return next(each for each in shard.members.values() if each is not shard.leader)
 

@@ -13,17 +13,21 @@ from functools import partial
 from typing import Any, ClassVar
 
 from penstock.storage.batch import encode
+from penstock.storage.errors import Corrupt
+from penstock.storage.mending import look_for_rot
+from penstock.storage.scrubbing import log_paths
 from penstock.transport import messages as m
 from support.altered import alter, are_equal
 from support.engine import START_US, records
-from support.members import Member, Shard
-from support.rot import damage
+from support.members import DATA, Member, Shard
+from support.rot import damage, rot_everywhere
 
 FAULTS = (
     *("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe", "damage"),
-    *("clock", "alter", "retention"),
+    *("clock", "alter", "retention", "rot"),
 )
-"""`retention` is no fault of a node, but a life with topics that keep little."""
+"""`retention` is no fault of a node, but a life with topics that keep little. `rot` is a byte on each node, in another
+batch of the same log."""
 
 KEEPS_LITTLE = {"segment_bytes": 64 << 10, "retention_records": 2}
 
@@ -80,6 +84,7 @@ class MemberLife:
         self.made = 0
         self.lost: list[Member] = []  # its disk, and with it its membership
         self.off: Member | None = None  # the one member whose clock is off
+        self.rotten = ""  # a log of which each member's disk has lost a byte
         self.damaged: Member | None = None  # the one member whose disk loses something: what two have lost may be gone
 
     @property
@@ -140,6 +145,8 @@ class MemberLife:
         if chance.random() < (0.8 if self.settings else 0.2):
             value = value.ljust(20_000, b".")
         partition = chance.randrange(2)
+        if "rot" in self.faults and chance.random() < 0.7:
+            topic, partition = self.topics[0], 0  # so that one log has many batches
         request = shard.send(member, lambda number: m.Produce(number, topic, partition), bytes(encode([value])))
         self.sent.append(Sent(member, member.starts, request, topic, partition, value))
 
@@ -182,6 +189,10 @@ class MemberLife:
             self.delete()
         elif fault == "full":
             member.files.full_at = chance.randint(1, 6)
+        elif fault == "rot":
+            self.rot()
+        elif self.rotten and fault in ("damage", "alter", "wipe"):
+            return  # with what others have lost, more may be gone than a majority has
         elif fault == "damage" and not self.lost and self.damaged in (None, member):
             self.damaged = member
             member.crash(power=chance.random() < 0.5)
@@ -205,6 +216,30 @@ class MemberLife:
         if member is not None and len(self.topics) > 1:
             topic = self.topics.pop()
             self.shard.send(member, lambda number: m.DeleteTopic(number, topic))
+
+    def rot(self) -> None:
+        """Let each member's disk lose a byte of one log, and some keepers notice."""
+        members = list(self.shard.members.values())
+        if self.rotten or self.lost or self.damaged is not None:
+            return
+        self.rotten = rot_everywhere([each.files for each in members], self.chance)
+        self.shard.count(f"rot: {self.rotten.split('/')[1:2]}")
+        for member in members:
+            if self.chance.random() < 0.5:
+                self.scrub(member)
+
+    def scrub(self, member: Member) -> bool:
+        """Read all logs of a member, and tell it what has rotted. Returns whether anything has."""
+        files = member.files
+        found = [
+            path
+            for path in log_paths(files, DATA)
+            if any(not isinstance(each, int) for each in look_for_rot(files, path))
+        ]
+        for path in found:
+            damage = Corrupt(f"{path} rots", path=path)
+            self.shard.guard(member, lambda replica, damage=damage: replica.exchange.mend(damage))
+        return bool(found)
 
     def replace(self) -> None:
         """Make the new directory of a lost disk that of its member."""
@@ -255,6 +290,13 @@ class MemberLife:
             shard.rounds(8)
         last = max(member.replica.order.last_index() for member in shard.members.values() if member.replica)
         shard.until(lambda: self.replace() or self.is_whole(last))
+        for _ in range(30 if self.rotten else 0):
+            found = [self.scrub(member) for member in shard.members.values()]
+            if not any(found):
+                break
+            shard.rounds(10)
+        assert not (self.rotten and any(map(self.scrub, shard.members.values()))), f"seed {self.seed}: rot is left"
+        shard.until(lambda: self.is_whole(last))
         if shard.invariants.altered:
             assert are_equal(shard), f"seed {self.seed}: a state that was altered was not noticed"
             shard.invariants.altered = False
@@ -264,7 +306,7 @@ class MemberLife:
                 break
             self.mark()
             shard.rounds(3)  # a member that fetched a state keeps files for a while, if its last word was lost
-        assert self.is_trimmed(), f"seed {self.seed}: files are left of what retention took"
+        assert self.is_trimmed() or not self.settings, f"seed {self.seed}: files are left of what retention took"
         self.collect()
         shard.invariants.check(full=True)
         self.check()

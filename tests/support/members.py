@@ -292,7 +292,8 @@ class Shard:
                 self._close(member, error)
 
     def _close(self, member: Member, error: Error) -> None:
-        self.count("installs" if "is staged" in error.message else "closed by an error")
+        kinds = {"is staged": "installs", "that had rotted": "mended"}
+        self.count(next((kind for said, kind in kinds.items() if said in error.message), "closed by an error"))
         if "adds up to" in error.message:
             self.count("alteration noticed")
         note_of(member.files, DATA, error)

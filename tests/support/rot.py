@@ -7,6 +7,7 @@ synced: no log can notice that, so it is no part of this.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import msgspec
 from penstock.broker.replica.checkpoint import Checkpoint
@@ -14,6 +15,8 @@ from penstock.storage import layout, snapshots
 from penstock.storage.errors import StorageError
 from penstock.storage.layout import DATA_START
 from penstock.storage.memory_files import Content, MemoryFile
+from penstock.storage.scan import Good, scan
+from penstock.storage.scrubbing import log_paths
 from penstock.storage.segment import read_page
 from support.members import DATA
 from support.writeback import WritebackFiles
@@ -41,6 +44,39 @@ def damage(files: WritebackFiles, chance: random.Random) -> str:
                 data[place : place + 1] = bytes([data[place] ^ (1 << chance.randrange(8))])
     kind = "snapshot" if "snapshot" in path else path.rpartition(".")[2]
     return f"{how} {kind} of {path.split('/')[1]}"
+
+
+def rot_everywhere(disks: Sequence[WritebackFiles], chance: random.Random) -> str:
+    """Flip a bit on each disk, each in another batch of one log, which all of them have.
+
+    Returns the log; "" where there is none.
+    """
+    paths = log_paths(disks[0], DATA)
+    for path in chance.sample(paths, len(paths)):
+        places = [_durable_batches(files, path) for files in disks]
+        common = sorted(set(places[0]).intersection(*places[1:]))
+        if len(common) >= len(disks):
+            for files, each, seq in zip(disks, places, chance.sample(common, len(disks)), strict=True):
+                name, start, end = each[seq]
+                place, bit = chance.randrange(start, end), 1 << chance.randrange(8)
+                for data in (files.contents[name].data, files.disk(files.contents[name]).data):
+                    data[place] ^= bit
+            return path
+    return ""
+
+
+def _durable_batches(files: WritebackFiles, path: str) -> dict[int, tuple[str, int, int]]:
+    """File and place of each batch of a log that is known to have been durable, by seq."""
+    found = dict[int, tuple[str, int, int]]()
+    acknowledged = _acknowledged(files, path) if layout.live_segments(files.listdir(path))[0] else 0
+    for each in scan(files, path):
+        if isinstance(each, Good) and each.batch.seq <= acknowledged:
+            name, end = f"{path}/{each.segment.segment_file}", each.position + each.batch.batch_bytes
+            content = files.contents[name]
+            is_stored = files.disk(content).data[each.position : end] == content.data[each.position : end]
+            if is_stored and end <= _noted(files, name)[1]:
+                found[each.batch.seq] = name, each.position, end
+    return found
 
 
 def _noted(files: WritebackFiles, path: str) -> tuple[int | None, int]:

@@ -111,6 +111,16 @@ def test_a_member_that_fetches_what_it_has_lost_is_recovering_and_shows_how_far_
     assert shown[-1] == ("follower", "replicating", "")
 
 
+def test_a_leader_shows_its_own_clock_as_it_is_and_not_the_time_that_it_goes_by(scene: Scene) -> None:
+    scene.leader.lag_s = 86_400.0
+    scene.shard.rounds(3)
+    wall = scene.leader.now
+    gone_by = scene.replica.clocks.now(wall, 0)
+    assert wall.wall_us - gone_by.wall_us > 80_000_000_000
+    shown = {each.node: each.clock_us for each in scene.view.state(1, gone_by).members}
+    assert shown[scene.leader.number] == wall.wall_us
+
+
 def test_a_lead_that_is_lost_forgets_who_recovers(scene: Scene) -> None:
     exchange = scene.replica.exchange
     exchange.take(Message(Kind.SHIP, scene.leader.number, 9, context=encode(AskManifest(1))), {})

@@ -35,7 +35,7 @@ def test_the_limits_are_on_the_page() -> None:
 
 def test_the_messages_of_a_catch_up_are_on_the_page() -> None:
     asked = (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)
-    for kind in (*asked, cm.Manifest, cm.ShippedBatches, cm.FilePiece, cm.Withdrawn):
+    for kind in (*asked, cm.Manifest, cm.ShippedBatches, cm.FilePiece, cm.Withdrawn, cm.AskWhole, cm.WholeBatches):
         line = next(each for each in TEXT.splitlines() if f"| {kind.__name__} |" in each)
         assert line.startswith(f"| {kind.__struct_config__.tag} |")
         assert all(field in line for field in kind.__struct_fields__)

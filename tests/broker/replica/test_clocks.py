@@ -48,6 +48,17 @@ def test_time_goes_on_from_the_last_entry_where_the_own_clock_is_far_behind_it()
     assert clocks.now(now, 2 * HOUR_US) is now
 
 
+def test_the_own_clock_is_shown_as_it_is_though_another_time_is_gone_by():
+    clocks = MemberClocks(3600.0)
+    assert clocks.own(Now(50 * HOUR_US, 1.0)) == 0
+    clocks.now(Now(50 * HOUR_US, 1.0))
+    clocks.heard(2, 20 * HOUR_US)
+    gone_by = clocks.now(Now(50 * HOUR_US, 1.0))
+    assert gone_by.wall_us == 20 * HOUR_US
+    assert clocks.own(gone_by) == 50 * HOUR_US
+    assert clocks.own(Now(20 * HOUR_US, 3.5)) == 50 * HOUR_US + 2_500_000
+
+
 def appended_us(shard: Shard, topic: bytes) -> int:
     """The time of a record that is produced now."""
     answer = shard.ask(lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"])))

@@ -19,8 +19,8 @@ from penstock.storage.errors import Corrupt, OutOfBounds, Poisoned, StorageFull
 from penstock.storage.layout import DATA_START
 from penstock.storage.memory_files import MemoryFiles
 from penstock.transport import messages as m
-from support.damaged import a_follower, cut, damaged, flip, is_whole, produce, segments
-from support.members import DATA, Member, Shard
+from support.damaged import a_follower, cut, damaged, flip, is_whole, produce, rot, segments
+from support.members import DATA, Shard
 
 
 @pytest.mark.parametrize("power", [False, True])
@@ -143,16 +143,6 @@ def test_a_leader_whose_reads_meet_damage_closes_and_another_answers():
     assert isinstance(answer, m.Fetched), answer
     assert shard.leader is not leader
     shard.until(lambda: is_whole(shard))
-
-
-def rot(member: Member, topic: bytes, partition: int, value: bytes) -> None:
-    """Flip a bit in the middle of a value on a member's disk, which no header tells of."""
-    for path in segments(member, f"{DATA}/topics/{topic.hex()}/{partition}"):
-        place = bytes(member.files.contents[path].data).find(value)
-        if place >= 0:
-            flip(member, path, place + len(value) // 2)
-            return
-    raise AssertionError(f"{value!r} is on no segment")
 
 
 def test_a_leader_notices_a_value_that_rotted_before_it_hands_it_out():

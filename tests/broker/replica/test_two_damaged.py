@@ -1,4 +1,5 @@
-"""Two of three members with damage: the shard stands still, and the way out of docs/cluster.md loses nothing."""
+"""Two of three members with damage that is not mended: the shard stands still, and the way out of docs/cluster.md
+loses nothing."""
 
 from __future__ import annotations
 
@@ -8,17 +9,14 @@ from penstock.storage.batch import encode
 from penstock.storage.data_directory import DAMAGED
 from penstock.storage.errors import Corrupt
 from penstock.transport import messages as m
-from support.damaged import cut, flip, is_whole, produce, segments
+from support.damaged import cut, is_whole, produce, rot, segments
 from support.members import DATA, Member, Shard
 
 
 def rotten(shard: Shard, member: Member, topic: bytes, partition: int, value: bytes) -> None:
     """Flip a bit of a value, and start the member anew with a note of that."""
     path = f"{DATA}/topics/{topic.hex()}/{partition}"
-    for name in segments(member, path):
-        place = bytes(member.files.contents[name].data).find(value)
-        if place >= 0:
-            flip(member, name, place + len(value) // 2)
+    rot(member, topic, partition, value)
     member.crash(power=False)
     note(member.files, DATA, f"a batch of {path} cannot be read", path)
     shard.begin(member)
