@@ -99,7 +99,7 @@ def _of_things(seen: Seen, call: HttpCall) -> Iterator[Hint]:
             yield Hint("warning", f"The group is {age(behind_s)} behind.", group.topic, group.name, "group")
     for queue in queues_of(seen, call):
         if queue.dead_lettered:
-            text = f"{count(queue.dead_lettered)} tasks are dead-lettered."
+            text = f"Dead-lettered tasks: {count(queue.dead_lettered)}."
             yield Hint("warning", text, queue.topic, queue.name, "queue")
         if queue.paused_until:
             yield Hint("note", "The queue is paused.", queue.topic, queue.name, "queue")

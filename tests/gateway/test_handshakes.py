@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from penstock.gateway import handshakes as module
 from penstock.gateway.connections import AllConnections, Connections
-from penstock.gateway.handshakes import Handshakes
+from penstock.gateway.handshakes import Handshakes, SecureListener
 from penstock.gateway.listening import Listeners
 from penstock.gateway.tls import server_context
 from penstock.transport.url import parse
@@ -214,3 +215,42 @@ def test_one_that_is_dropped_before_it_began_is_closed(certificate):
             ours.close()
 
     asyncio.run(run())
+
+
+class Short:
+    """A listening socket for whose first connection there is no descriptor."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.tried = 0
+        for name in ("fileno", "setblocking", "close", "getsockname"):
+            setattr(self, name, getattr(self._socket, name))
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.tried += 1
+        if self.tried == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._socket.accept()
+
+
+def test_without_a_descriptor_it_is_tried_again_after_a_while(certificate, monkeypatch, caplog):
+    monkeypatch.setattr(module, "PAUSE_S", 0.01)
+
+    async def run() -> None:
+        context = server_context(*certificate)
+        assert context is not None
+        waiting = Handshakes(context, asyncio.Protocol, AllConnections(9))
+        short: Any = Short()
+        listener = SecureListener(short, waiting)
+        with socket.create_connection(short.getsockname()):
+            async with asyncio.timeout(WAIT_S):
+                while not len(waiting):
+                    await asyncio.sleep(0)
+        waiting.close()
+        listener.close()
+        listener.close()
+        await asyncio.sleep(0)
+        assert short.tried == 3, "none, one, and no other"
+
+    asyncio.run(run())
+    assert caplog.messages == ["no connection can be accepted: Too many open files"]

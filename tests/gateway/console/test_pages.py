@@ -137,7 +137,7 @@ def test_every_link_of_a_page_leads_somewhere(busy):
 def test_the_overview_says_what_to_look_at(busy):
     text = words(busy.page("/"))
     assert "Worth a look" in text
-    assert "orders/ kitchen : 2 tasks are dead-lettered." in text
+    assert "orders/ kitchen : Dead-lettered tasks: 2." in text
     assert "orders 0 /s 121" in text
 
 
