@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
     from .readable import ReadableLog
+    from .segment import Newest
 
 CHUNK_BYTES = 1 << 20
 CHUNK_BATCHES = 1024
@@ -128,7 +129,7 @@ class Cursor:
             limit = known if limit_seq is None else limit_seq
             if self.seq > limit:
                 return None
-            if cached and self.seq == limit and (chunk := self._newest()) is not None:
+            if cached and limit - self.seq < 2 and (chunk := self._newest(limit, max_bytes)) is not None:
                 return chunk
             if (chunk := self._read_on(limit, max_bytes, cached)) is not None:
                 return chunk
@@ -169,10 +170,14 @@ class Cursor:
         self.offset = batch.base_offset + batch.record_count
         return batch
 
-    def _newest(self) -> Chunk | None:
-        """The next batch from the writer's memory, if it is the newest: a cursor that keeps up makes no system call."""
+    def _newest(self, limit: int, max_bytes: int) -> Chunk | None:
+        """The last batches from the writer's memory, one or two: a cursor that keeps up makes no system call."""
         newest = None if self._reader.newest is None else self._reader.newest()
-        if newest is None or newest.seq != self.seq or newest.position != self.position:
+        if newest is None or newest.seq != limit:
+            return None
+        if self.seq < limit:
+            return self._last_two(newest, max_bytes)
+        if newest.position != self.position:
             return None
         batch = parse(newest.batch)
         if batch.previous != self._checksum or (batch.kind == _STAGED and not self.whole):
@@ -181,6 +186,15 @@ class Cursor:
         self._last_bytes = batch.batch_bytes
         self._move_behind(batch, self.position + batch.batch_bytes)
         return chunk
+
+    def _last_two(self, newest: Newest, max_bytes: int) -> Chunk | None:
+        if newest.position - len(newest.before) != self.position:
+            return None
+        data = newest.before + newest.batch
+        batches = self._accept(data, newest.seq, max_bytes)
+        if not batches or any(batch.kind == _STAGED for batch in batches):
+            return None
+        return self._advance(data, batches)
 
     def _known_limit(self, wanted: int) -> int:
         """The reader's limit, asked for anew when `wanted` is beyond it: so the reader learns of a cut before that."""

@@ -65,11 +65,15 @@ class Page(msgspec.Struct, frozen=True, gc=False):
 
 
 class Newest(msgspec.Struct, frozen=True, gc=False):
-    """The batch that was written last, as it stands at `position`."""
+    """The batch that was written last, as it stands at `position`, and the one before it, if that is small, too.
+
+    A queue's reader finds two: the effects of the last ack, and the record after them.
+    """
 
     seq: int
     position: int
     batch: bytes
+    before: bytes = b""
 
 
 class Segment:
@@ -114,7 +118,9 @@ class Segment:
         """Write one batch behind the others, and keep a small one for readers that follow."""
         position, newest = self.position, None
         if end - position <= NEWEST_BYTES_MAX:
-            newest = Newest(seq, position, b"".join(buffers))
+            last = self.newest
+            before = last.batch if last is not None and last.seq == seq - 1 else b""
+            newest = Newest(seq, position, b"".join(buffers), before)
             buffers = (newest.batch,)
         self.file.pwritev(buffers, position)
         self.position, self.last_seq, self.newest = end, seq, newest
