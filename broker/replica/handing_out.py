@@ -52,7 +52,7 @@ class HandingOut:
         """What there is of it, up to what does not verify. Raises StorageError, OSError."""
         path = f"{self._data}/{ask.log}"
         names, _ = layout.live_segments(self._files.listdir(path))
-        if not names or not names[0].base_seq <= ask.seq <= ask.last:
+        if not names or ask.seq < names[0].base_seq:
             return []
         end = layout.word(names[-1].generation, ask.last)
         with closing(LogReader(path, self._files, limit=lambda: end, log_id=ask.log_id)) as reader:

@@ -98,6 +98,14 @@ def test_a_silent_member_is_passed_over_and_asked_again_a_few_times():
     assert "none of the other nodes that answer" in alone.ended[0][2]
 
 
+def test_a_segment_that_retention_took_meanwhile_is_nothing_to_mend():
+    alone = Alone(2)
+    alone.log.files.unlink(alone.log.segment_path(0))
+    alone.answer(2, 2)
+    alone.mending.tick()
+    assert alone.ended == [(ORDER, 0, "")]
+
+
 def test_a_member_without_others_has_none_to_ask():
     assert "no other node has them whole" in Alone(2, others=()).ended[0][2]
 
