@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from penstock.broker import access_file
 from penstock.clients import connect
+from penstock.clients.barriers.descriptions import Callback, GroupTask
 from penstock.gateway.http.table import TABLE as HTTP
 from penstock.gateway.resp.table import TABLE as RESP
 
@@ -175,14 +176,21 @@ def test_a_command_of_redis_needs_what_the_table_says(granted: Granted, name: st
         assert ("no permission" in refused) is not is_enough, (grants, refused)
 
 
-def test_lists_show_what_may_be_seen(granted: Granted):
+def test_lists_show_what_may_be_seen(granted: Granted, broker):
     redis = pytest.importorskip("redis", reason=NEEDS)
     headers = {"authorization": f"Bearer {granted.token}"}
+    with connect(broker.ready["listen"][0]) as client:
+        client.set_queue(T, "g")
+        for then in (T, "gother"):
+            client.create_topic(then, if_missing=True)
+            client.send_group([GroupTask(T, "g", b"x")], then=Callback(then))
     for needs, seen in (([], []), ([READ], [T])):
         granted.allow(needs)
         for path in ("/api/v1/topics", "/api/v1/queues"):
             found = httpx.get(granted.process.http_url + path, headers=headers, trust_env=False).json()
             assert [each["name"] for each in (found if isinstance(found, list) else next(iter(found.values())))] == seen
+        found = httpx.get(granted.process.http_url + "/barriers", headers=headers, trust_env=False).json()["barriers"]
+        assert {each["queue"] for each in found} == set(seen)
         with redis.Redis(port=granted.process.port, username="ann", password="x") as client:
             assert client.keys("*") == client.execute_command("TOPICS") == [each.encode() for each in seen]
             assert client.dbsize() == len(seen)

@@ -50,6 +50,8 @@ def test_runs_that_lie_end_to_end_are_batches_where_they_are_not_too_large(given
     assert [piece.count for piece in pieces(small, None, SHAPE, None)] == [1, 3000, 2]
     with pytest.raises(RecordTooLarge):
         list(pieces([end_to_end([b"x" * 20])], None, Shape(1, 0, 10, "t"), None))
+    with pytest.raises(InvalidBatch):
+        list(decoded(pieces([end_to_end([b"x"])], [b"key"], SHAPE, None)))
 
 
 @pytest.mark.parametrize("given", range(5))

@@ -203,7 +203,7 @@ def test_ends_that_wait_to_be_told_have_bounded_results(scene: Scene, monkeypatc
         scene.work_off(result)
     scene.settle(scene.lease(), Verb.REJECT, reason="r")
     waiting = scene.state(scene.work).ties
-    assert waiting.bytes == 10
+    assert waiting.bytes == ties.Ties.load(waiting.dump()).bytes == 10
     scene.replays()
     monkeypatch.undo()
     monkeypatch.setattr(ties, "TELLINGS_BYTES_MAX", 10)
