@@ -54,9 +54,11 @@ def test_what_a_topic_has_and_what_was_damaged_stays_aside():
     kept += ["0-00000000", "order-00000000", f"{bytes(16).hex()}", f"{bytes(16).hex()}-0000000"]
     for name in kept:
         member.files.mkdir(f"{DATA}/{ASIDE}/{name}")
+    member.files.mkdir(f"{DATA}/topics/strange")
     produce(shard, other, 2)
     member.replica.checkpoint()
     assert sorted(set_aside(member)) == sorted(kept)
+    assert member.files.listdir(f"{DATA}/topics") == [other.hex(), "strange"]
 
 
 def test_a_deletion_that_was_applied_before_an_opening_is_in_the_next_checkpoint():

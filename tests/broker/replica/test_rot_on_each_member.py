@@ -85,6 +85,37 @@ def test_members_that_scrub_mend_each_other_and_go_on_meanwhile():
     shard.invariants.check(full=True)
 
 
+def test_only_what_was_mended_is_told_as_mended():
+    shard, topic = scene(14)
+    member, told = a_follower(shard), list[str]()
+    rot(member, topic, 0, value(4))
+    for partition, name in ((0, "rotten"), (1, "whole")):
+        damage = Corrupt(f"{name} rots", path=f"{DATA}/{log_of(topic, partition)}")
+        shard.guard(
+            member, lambda replica, damage=damage, name=name: replica.exchange.mend(damage, lambda: told.append(name))
+        )
+    shard.until(lambda: not member.replica.exchange.mending.is_busy)
+    assert told == ["rotten"]
+    found = member.replica.heartbeats.sparing.found
+    assert found is not None, "it was read with damage, so it is fetched"
+    assert "no batch of it has rotted" in found.message
+
+
+def test_a_member_that_opens_with_rot_asks_no_leader_while_it_is_mended():
+    shard, topic = scene(15)
+    member = a_follower(shard)
+    rot(member, topic, 0, value(4))
+    member.crash(power=False)
+    note(member.files, DATA, "a batch cannot be read", f"{DATA}/{log_of(topic)}", judged=True)
+    shard.begin(member)
+    recovery, leader = member.recovery, shard.leader
+    term = leader.replica.core.term
+    shard.until(lambda: member.replica is not None and is_whole(shard))
+    assert recovery.catching_up.source == 0
+    assert (shard.leader, leader.replica.core.term) == (leader, term), "no term is begun for it"
+    assert is_clean(member)
+
+
 @pytest.mark.parametrize("power", [False, True])
 def test_three_that_are_damaged_mend_each_other_without_a_leader(power: bool):
     """Each fetched from a leader before, and none was whole: so none of them could ever be opened."""
@@ -146,7 +177,7 @@ def test_three_whose_openings_find_a_header_rotten_that_only_its_log_has():
     produce(shard, topic, 2)
 
 
-@pytest.mark.parametrize("place", [9, 150])
+@pytest.mark.parametrize("place", [9, 150, 1_000])
 def test_three_whose_orders_have_rotted(place: int):
     shard = Shard(5, checkpoint_every=10_000)
     topic = shard.topic("t")
