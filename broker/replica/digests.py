@@ -1,8 +1,9 @@
 """Digests: what the logs of a member add up to at one entry, and what a majority of the members says.
 
-Idea: after an entry that asks for digests, each member takes that of every log at that entry: some logs in each turn,
-and a log that is about to move before it does. The leader collects them. What a majority has is right; a member that
-has something else hears of it, and closes.
+Idea: after an entry that asks for digests, each member takes those of its logs at that entry: some logs in each turn,
+and a log that is about to move before it does. Where one turn may move very many logs, an entry asks for a part of
+them, which its number chooses, and entries ask the more often. The leader collects them. What a majority has is right;
+a member that has something else hears of it, and closes.
 
 Contract: `OwnDigests` keeps those of the newest `ROUNDS` such entries; a log that has not moved is not digested again.
 `DigestVotes` judges by voters alone. What is lost on the way is lost: a later entry asks again. Pure.
@@ -25,8 +26,11 @@ from ...storage.errors import InvalidBatch
 from ..engine.logs.catalogue import CatalogueBody
 from ..engine.tables.state import SnapshotBody
 
-ROUNDS = 2
+ROUNDS = 4
 """Entries that asked for digests, of which these are remembered."""
+
+PART = 64
+"""Logs that one entry asks for, about: all of them may move in the next turn, and a large state takes milliseconds."""
 
 AT_ONCE = 8
 """Logs that are digested in one turn, beside those that are about to move."""
@@ -81,6 +85,11 @@ def decode(said: bytes) -> DigestReport:
         raise InvalidBatch(f"no digests: {error}") from None
 
 
+def part_of(log_id: bytes, entry: int, parts: int) -> int:
+    """In which part of all logs a log is, as an entry sees it: the same on every member, another for each entry."""
+    return xxh3_64_intdigest(log_id, seed=entry) % parts
+
+
 class OwnDigests:
     """Those of this member. `state_of`: what a log adds up to now; None for one that is not open."""
 
@@ -88,6 +97,7 @@ class OwnDigests:
         """Nothing is known of entries up to `entry`; one asks for digests `every` entries later."""
         self._asked = entry  # the newest entry that asks, proposed or applied
         self._every = every
+        self._parts = 1  # of all logs, of which an entry asks for one
         self._state_of = state_of
         self._entry = entry
         self._left: dict[bytes, tuple[int, int]] = {}  # logs to be digested, and their places at the entry
@@ -97,7 +107,7 @@ class OwnDigests:
 
     def asks(self, entry: int) -> bool:
         """Whether an entry that is proposed now asks for digests."""
-        if entry - self._asked < self._every:
+        if entry - self._asked < self._every // self._parts:
             return False
         self._asked = entry
         return True
@@ -105,7 +115,8 @@ class OwnDigests:
     def begin(self, entry: int, places: Mapping[bytes, tuple[int, int]]) -> None:
         """An entry that asks is applied; the logs stand at these places."""
         self._asked = self._entry = entry
-        self._left = dict(places)
+        parts = self._parts = min(-(-len(places) // PART) or 1, self._every)
+        self._left = {log_id: place for log_id, place in places.items() if part_of(log_id, entry, parts) == 0}
         self._known = {log_id: known for log_id, known in self._known.items() if log_id in places}
         self._found[entry] = {}
         while len(self._found) > ROUNDS:

@@ -7,7 +7,16 @@ from penstock.broker.raft.messages import Entry, EntryKind, Kind, Message
 from penstock.broker.replica import digests
 from penstock.broker.replica.damage import noted
 from penstock.broker.replica.digesting import parts
-from penstock.broker.replica.digests import AT_ONCE, ROUNDS, TOLD_AT_ONCE, DigestReport, DigestVotes, OwnDigests, layout
+from penstock.broker.replica.digests import (
+    AT_ONCE,
+    PART,
+    ROUNDS,
+    TOLD_AT_ONCE,
+    DigestReport,
+    DigestVotes,
+    OwnDigests,
+    layout,
+)
 from penstock.broker.replica.entries import encode_flush
 from penstock.storage.errors import Corrupt, InvalidBatch
 from support.altered import alter, are_equal, history_of
@@ -199,6 +208,35 @@ def test_logs_are_digested_some_in_each_turn_and_before_they_move():
     assert own.take() is None
 
 
+def test_of_many_logs_each_entry_asks_for_a_part_that_is_the_same_on_every_member():
+    members = [{log_id: Log() for log_id in names(1000)} for _ in range(2)]
+    owns = [own_of(logs, every=1600) for logs in members]
+    untaken = []
+    for entry in range(1700, 1700 + 100 * 100, 100):
+        for own, logs in zip(owns, members, strict=True):
+            begin(own, entry, logs)
+            own.moving(list(logs))
+            for log in logs.values():
+                log.seq += 1
+        told = [own.take() for own in owns]
+        assert told[0] == told[1]
+        assert told[0] is not None
+        assert 0 < len(told[0].logs) < 2 * PART, "one turn may move all logs"
+        untaken.append(sum(not log.taken for log in members[0].values()))
+    assert untaken[15] < 600
+    assert untaken[-1] < 10, "in time each has its turn"
+
+
+def test_entries_ask_the_more_often_the_more_parts_there_are():
+    own = own_of({}, every=1600)
+    begin(own, 1700, {log_id: Log() for log_id in names(16 * PART)})
+    assert [own.asks(entry) for entry in (1799, 1800, 1899, 1900)] == [False, True, False, True]
+    begin(own, 2000, {log_id: Log() for log_id in names(PART)})
+    assert [own.asks(entry) for entry in (3599, 3600)] == [False, True]
+    begin(own, 4000, {log_id: Log() for log_id in names(2000 * PART)})
+    assert own.asks(4001)
+
+
 def test_a_log_that_has_not_moved_is_not_digested_again():
     logs = {log_id: Log() for log_id in names(2)}
     own = own_of(logs)
@@ -219,7 +257,8 @@ def test_the_place_of_a_log_is_in_its_digest():
     assert len(found) == 3
 
 
-def test_what_is_kept_and_told_is_bounded():
+def test_what_is_kept_and_told_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(digests, "PART", 1000)
     logs = {log_id: Log() for log_id in names(TOLD_AT_ONCE + 3)}
     own = own_of(logs)
     for entry in range(110, 110 + 10 * (ROUNDS + 1), 10):
@@ -230,8 +269,9 @@ def test_what_is_kept_and_told_is_bounded():
     told = []
     while (each := own.take()) is not None:
         told.append((each.entry, len(each.logs)))
-    assert told == [(120, TOLD_AT_ONCE), (120, 3), (130, TOLD_AT_ONCE), (130, 3)]
-    begin(own, 140, {})
+    asked = range(120, 120 + 10 * ROUNDS, 10)
+    assert told == [(entry, count) for entry in asked for count in (TOLD_AT_ONCE, 3)]
+    begin(own, 200, {})
     assert own._known == {}
 
 
@@ -282,9 +322,10 @@ def test_a_later_entry_at_which_all_agree_settles_it():
 
 def test_votes_of_older_entries_and_of_other_layouts_do_not_count():
     votes = DigestVotes()
-    for entry in (110, 120, 130, 110):
+    entries = [*range(110, 120 + 10 * ROUNDS, 10)]
+    for entry in (*entries, 110):
         votes.heard(1, report(5, entry=entry), [1, 2, 3])
-    assert sorted(votes._rounds) == [120, 130]
+    assert sorted(votes._rounds) == entries[1:]
     votes.heard(2, DigestReport(layout() + 1, 130, [(b"a", 6)]), [1, 2, 3])
     assert votes.undecided == {}
 
