@@ -1,7 +1,7 @@
 """Opens a log: finds its end, and makes that end durable, so a later crash recovers to the same place.
 
 Idea: `find_end` only reads (any reader may ask); `recover` does the same for the writer, then syncs the
-batches it keeps and records that in a mark, so recovery after a crash at any point finds the same end.
+batches it keeps and says so in a mark, so recovery after a crash at any point finds the same end.
 
 Contract: the decisions are recovery.py's. Nothing is ever cut in place: cutting is left to the first append,
 which starts a segment of a new generation. Raises Poisoned when what is kept cannot be synced.
@@ -60,6 +60,11 @@ class FoundLog(msgspec.Struct):
     def generation(self) -> int:
         """The generation of the log as it stands."""
         return self.names[-1].generation
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the log ends at its mark: what a mark names was durable before, and nothing is kept behind it."""
+        return self.begun.is_marked and self.end == self.begun.end and not self.damage
 
 
 def find_end(files: Files, path: str, *, suspect: bool = False) -> FoundLog:
@@ -252,14 +257,18 @@ def recover(files: Files, path: str, *, suspect: bool) -> FoundLog:
     check_readable(path, found)
     _sweep(files, path, found)
     if found.begun.how is RecoveryPlan.VERIFY:
-        _settle(files, path, found)
+        if not found.is_settled:
+            _settle(files, path, found)
     elif found.begun.how is not RecoveryPlan.CONTINUE and found.kept:
         _copy(files, path, found)
     return found
 
 
 def _settle(files: Files, path: str, found: FoundLog) -> None:
-    """Index and sync what was kept, then say in a mark how far that is, and sync the mark."""
+    """Index and sync what was kept, then say in a mark how far that is.
+
+    The mark is not waited for: without it, the next opening verifies the same batches again.
+    """
     dirty = [name for name, _ in found.kept]
     if found.end_name not in dirty:
         dirty.append(found.end_name)
@@ -273,8 +282,7 @@ def _settle(files: Files, path: str, found: FoundLog) -> None:
             file.sync()
         if found.end_name != found.names[found.begun.segment]:  # what follows the newest mark may have no durable name
             files.sync_dir(path)
-        if segment.write_mark(opened[-1], found.end.mark(found.log_id, found.end_name.generation)):
-            opened[-1].sync()
+        segment.write_mark(opened[-1], found.end.mark(found.log_id, found.end_name.generation))
     except OSError as error:
         # What was acknowledged before is among it: the next opening writes all of it to fresh blocks.
         poison.write(files, path, f"sync at opening: {error}", durable=found.end.seq)

@@ -137,12 +137,13 @@ class RecoveryPlan(Enum):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """The beginning of recovery: `segment` is an index into the live segments."""
+    """The beginning of recovery: `segment` is an index into the live segments. `is_marked`: a mark says so."""
 
     segment: int
     end: LogEnd
     how: RecoveryPlan
     clean: bool
+    is_marked: bool
 
 
 def begin(pages: Callable[[int], Page], names: list[SegmentName], *, poisoned: bool, suspect: bool) -> Begin:
@@ -154,20 +155,21 @@ def begin(pages: Callable[[int], Page], names: list[SegmentName], *, poisoned: b
             continue
         if not last and mark.seq >= names[index + 1].base_seq:
             continue
-        return _begin_at(index, end_at_mark(mark), mark.clean and last, poisoned, suspect)
+        return _begin_at(index, end_at_mark(mark), mark.clean and last, poisoned, suspect, is_marked=True)
     header = pages(0).header
     end = end_before(header) if header is not None else NOTHING
-    return _begin_at(0, msgspec.structs.replace(end, seq=names[0].base_seq - 1), False, poisoned, suspect)
+    end = msgspec.structs.replace(end, seq=names[0].base_seq - 1)
+    return _begin_at(0, end, False, poisoned, suspect, is_marked=False)
 
 
-def _begin_at(index: int, end: LogEnd, clean: bool, poisoned: bool, suspect: bool) -> Begin:
+def _begin_at(index: int, end: LogEnd, clean: bool, poisoned: bool, suspect: bool, *, is_marked: bool) -> Begin:
     if poisoned:
         how = RecoveryPlan.CUT
     elif clean:
         how = RecoveryPlan.CONTINUE
     else:
         how = RecoveryPlan.COPY if suspect else RecoveryPlan.VERIFY
-    return Begin(index, end, how, clean)
+    return Begin(index, end, how, clean, is_marked)
 
 
 def read_batch(read: Read, position: int, size: int) -> Batch:

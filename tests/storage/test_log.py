@@ -19,6 +19,7 @@ from penstock.storage.reader import LogReader
 from penstock.storage.recovery import NOTHING, follows
 from penstock.storage.segment_reader import SegmentCache
 from support.files import RecordingFiles
+from support.writeback import WritebackFiles
 
 PATH, LOG_ID = "/log", bytes(range(16))
 SMALL = LogOptions(segment_bytes=20_000, allocate_bytes=8192, commit="written")
@@ -217,6 +218,22 @@ def test_sync_makes_durable_and_settle_only_in_its_own_generation() -> None:
     assert writer.sync() == 4
     assert writer.dirty_segments() == []
     assert writer.committed == 4
+
+
+def test_an_opening_syncs_what_is_behind_the_mark_once_and_nothing_else() -> None:
+    files = WritebackFiles()
+    writer = make(files, LogOptions(segment_bytes=20_000))
+    writer.append([encode([b"a"])], 1)
+    writer.sync()
+    writer.append([encode([b"b"])], 1)
+    for syncs in (1, 0):
+        before = files.syncs
+        opened = reopen(writer)
+        assert files.syncs - before == syncs
+        assert contents(opened) == [[b"a"], [b"b"]]
+    left = files.power_cut()
+    found = LogWriter.open(PATH, files=left, order=Sole(Promises(f"{PATH}-promises", left)))
+    assert (found.written, contents(found)) == (2, [[b"a"], [b"b"]]), "though no sync has carried the mark"
 
 
 def test_the_term_is_raised_durably_before_the_first_append_after_each_opening() -> None:
