@@ -224,8 +224,9 @@ class EpochLife(MemberLife):
         if attempt.name == LOOSE and self.chance.random() < 0.3:
             self.loose += 1
             self.attempts.append(replace(attempt, epoch=self.loose, commits=0))
-        if self.chance.random() < 0.1 and attempt.is_staged and attempt.name != LOOSE:
+        if self.chance.random() < 0.2 and attempt.is_staged and attempt.name != LOOSE:
             self._miscount(attempt, self.chance.choice((-1, 1)))
+            return
         self.ask(self._commits(attempt), self._sends(attempt))
 
     def _commits(self, attempt: Attempt, more: int = 0) -> Callable[[int], Any]:
