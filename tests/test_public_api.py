@@ -227,7 +227,7 @@ def test_every_error_is_public_and_has_a_code_of_its_own():
                 importlib.import_module(module.name)
     shipped = {kind for kind in _below(penstock.Error) if kind.__module__.startswith(tuple(PACKAGES))}
     named = {getattr(penstock.errors, name) for name in penstock.errors.__all__}
-    inside = {"NotCached", "PromisesLost", "ReplicaBroken", "ReplicaDamaged", "UnsafeCut"}
+    inside = {"NotCached", "PromisesLost", "ReplicaBroken", "ReplicaDamaged", "StateDiffers", "UnsafeCut"}
     assert {kind.__name__ for kind in shipped - named} == inside
     codes = [kind.__dict__.get("code") for kind in shipped]
     assert None not in codes

@@ -32,6 +32,8 @@ class PromisesLost(ReplicaDamaged):
 class StateDiffers(Corrupt):
     """What a log adds up to here is something else than what a majority of the members has."""
 
+    code = "state_differs"
+
 
 class ReplicaBroken(StorageError):
     """This replica cannot go on from here: it is closed and opened anew, and nothing is repaired in place."""
