@@ -4,20 +4,22 @@
     2. make the topic, which is empty     DATA/topics/<id>/0
     3. promise the terms of the log       DATA/promises
     4. say where the log begins           DIRECTORY/snapshot-...     if it does not begin with its first record
-    5. rename the empty log               DATA/topics/<id>/0.aside
-    6. rename DIRECTORY                   DATA/topics/<id>/0
-    7. drop the empty log                 DATA/trash/...
-    8. remove what only a log alone has   board, first, promises
-    9. open it as a broker does           DATA/topics/<id>/0/snapshot-...     the second one
-    10. unlock it                         DATA/topics/<id>/0/lock
+    5. say where the log stood            DIRECTORY/adopted
+    6. rename the empty log               DATA/topics/<id>/0.aside
+    7. rename DIRECTORY                   DATA/topics/<id>/0
+    8. drop the empty log                 DATA/trash/...
+    9. remove what only a log alone has   board, first, promises
+    10. open it as a broker does          DATA/topics/<id>/0/snapshot-...     the second one
+    11. unlock it                         DATA/topics/<id>/0/lock
 
 Idea: a log's id of a partition follows from its place, and one that is random belongs wherever it is found (decision
 56). So a log is a partition as soon as it stands in the place of one.
 
-Contract: the log is whole in its directory up to the sixth step, and in the partition's from then on. Whatever ends
-this before the last step, the same call goes on with it, and after the last step it changes nothing: a topic that is
-there is taken for the one that it left if nothing was ever written to it. What is refused is left as it was. The lock
-moves with the log, so of two calls one goes on and the other is refused. Must not know brokers.
+Contract: the log is whole in its directory up to the seventh step, and in the partition's from then on. Whatever ends
+this before the last step, the same call goes on with it, and after the last step it changes nothing; one with another
+directory is refused. A topic that is there is taken for the one that it left if nothing was ever written to it. What
+is refused is left as it was. The lock moves with the log, so of two calls one goes on and the other is refused. Must
+not know brokers.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ def adopt(
 
     Raises:
         AlreadyOpen: a process has the log or the data directory open, a broker for example.
-        InvalidTopic: there is no log. ForeignDirectory: it is a broker's already, or one of the two is not penstock's.
+        InvalidTopic: there is no log, and the topic did not take it over. ForeignDirectory: it is a broker's already,
+        or one of the two is not penstock's.
         InvalidArgument: they are on different file systems, or `directory` is a symbolic link. Corrupt: the log is
         damaged. NewerFormat.
         TopicExists: a topic of this name is there, and something was written to it, or it cannot be read.
@@ -142,6 +145,8 @@ def _moved_already(files: Files, data: str, source: str, name: str, stack: ExitS
     if topic is None:
         raise InvalidTopic(_NO_LOG.format(source))
     place = partition_path(data, bytes.fromhex(topic.id), 0)
+    if (stood := _noted(files, place)) not in (None, source):
+        raise InvalidTopic(f"{_NO_LOG.format(source)}; topic {name} took over {stood}")
     if files.exists(f"{place}/{layout.LOCK}"):
         stack.callback(lock.take(f"{place}/{layout.LOCK}", files).release)
         return place, topic
@@ -161,15 +166,25 @@ def _moved(files: Files, data: str, source: str, name: str, found: Report, setti
     try:
         _promise(files, data, source, bytes.fromhex(found.log_id))
         _note_beginning(files, source, found)
+        files.rewrite(f"{source}/{layout.ADOPTED}", os.fsencode(source))
         refused = _move(files, source, place)
     finally:
         guard.release()
     if refused is not None:
+        _remove(files, source, [layout.ADOPTED])
         if made:
             with connect(f"file://{data}") as client:
                 client.delete_topic(name)
         raise _immovable(source, data, refused) from refused
     return place, topic
+
+
+def _noted(files: Files, place: str) -> str | None:
+    """Where the log of a partition stood alone; None if it did not."""
+    try:
+        return os.fsdecode(files.read(f"{place}/{layout.ADOPTED}"))
+    except FileNotFoundError:
+        return None
 
 
 def _empty_topic(client: Client, name: str, settings: TopicOptions) -> tuple[Topic, bool]:

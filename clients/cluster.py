@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ..storage.errors import Error
 from ..transport.codec import decode_answer, frames
-from ..transport.errors import ProtocolError, TransportError
+from ..transport.errors import ProtocolError, TransportError, Unauthenticated
 from ..transport.failures import error_of
 from ..transport.keys import key_of
 from ..transport.messages import (
@@ -40,7 +40,7 @@ LOOK_S = 0.05
 
 
 def ask_node(url: str, message: Message, expected: type[A], timeout_s: float) -> A:
-    """Ask the node at one address. Raises TimedOut, InvalidKey, and what the node refuses with.
+    """Ask the node at one address. Raises TimedOut, InvalidKey, Unauthenticated, and what the node refuses with.
 
     The key is that of the file in PENSTOCK_KEY.
     """
@@ -49,6 +49,8 @@ def ask_node(url: str, message: Message, expected: type[A], timeout_s: float) ->
         client, sent = sockets.client(url), False
         while (left := deadline - time.monotonic()) > 0:
             client.poll(min(left, LOOK_S))
+            if client.refusal:
+                raise Unauthenticated(f"{url}: {client.refusal}")
             sent = sent or (client.connected and client.send(frames(message)) is Sent.TAKEN)
             while (received := client.receive()) is not None:
                 answer = _answer(received)
@@ -73,7 +75,8 @@ def _answer(received: list) -> Answer | None:
 def cluster_state(urls: Iterable[str], timeout_s: float) -> ClusterState:
     """What the cluster is, as its leader says where that can be asked, else as the node with the highest term does.
 
-    Raises TimedOut when no node answers, InvalidRequest for a broker that is alone.
+    Raises TimedOut when none answers; else what the first refused with: Unauthenticated, InvalidRequest for a broker
+    that is alone.
     """
     found: list[ClusterState] = []
     refused: list[Error] = []
@@ -84,7 +87,7 @@ def cluster_state(urls: Iterable[str], timeout_s: float) -> ClusterState:
         except (Error, TransportError, OSError) as error:
             refused.append(error if isinstance(error, Error) else TimedOut(f"{url}: {error}"))
     if not found:
-        raise refused[0]
+        raise next((error for error in refused if not isinstance(error, TimedOut)), refused[0])
     newest = _newest(found)
     if newest.leader and newest.node != newest.leader:
         with suppress(Error, OSError):

@@ -68,6 +68,9 @@ class UnixClient:
         self._made_at = 0.0  # the latest connection
         self._connect()
 
+    refusal = ""
+    """Why it will never be let in: a broker takes every connection here, and refuses by an answer."""
+
     @property
     def connected(self) -> bool:
         """Whether the latest connection stands."""

@@ -10,11 +10,12 @@ settings concern them.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, structs
 
-from ...broker.errors import TopicExists, UnknownGroup, UnknownTopic
+from ...broker.errors import Forbidden, TopicExists, UnknownGroup, UnknownTopic
 from ..errors import InvalidArgument
 from .retry import Retry
 
@@ -90,6 +91,16 @@ class QueueApp(Protocol):
         ...
 
 
+@contextlib.contextmanager
+def _enough_said(queue: TaskQueue) -> Iterator[None]:
+    """A queue that a sender may not see looks as if it were missing, and the sender need not make it."""
+    try:
+        yield
+    except Forbidden as error:
+        enough = f"where the queue is made already, `see` on group:{queue.topic}/{queue.group} is enough to send"
+        raise Forbidden(f"{error.message}; {enough}") from error
+
+
 def ensure(client: Client, queue: TaskQueue) -> dict[str, Any]:
     """Create the queue's topic and group if missing. Returns the settings of the group."""
     settings = queue.wanted
@@ -101,7 +112,8 @@ def ensure(client: Client, queue: TaskQueue) -> dict[str, Any]:
             settings = {"keep_finished_s": KEEP_S, **settings}
     except UnknownGroup:
         pass
-    return dict(client.set_queue(queue.topic, queue.group, **settings).settings)
+    with _enough_said(queue):
+        return dict(client.set_queue(queue.topic, queue.group, **settings).settings)
 
 
 async def ensure_async(client: AsyncClient, queue: TaskQueue) -> dict[str, Any]:
@@ -115,7 +127,8 @@ async def ensure_async(client: AsyncClient, queue: TaskQueue) -> dict[str, Any]:
             settings = {"keep_finished_s": KEEP_S, **settings}
     except UnknownGroup:
         pass
-    return dict((await client.set_queue(queue.topic, queue.group, **settings)).settings)
+    with _enough_said(queue):
+        return dict((await client.set_queue(queue.topic, queue.group, **settings)).settings)
 
 
 def configure_now(client: Client, queue: TaskQueue) -> dict[str, Any]:

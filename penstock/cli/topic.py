@@ -112,7 +112,7 @@ def adopt(
     was_there = directory.exists()
     topic = take_over(config.data, name, str(directory), **_given(options))
     done = f"topic {name} took over {directory}"
-    before = f"{directory} is gone, and topic {name} has taken over a log already"
+    before = f"topic {name} has taken over {directory} already"
     sentence = f"{done if was_there else before}: {units.count_text(topic.records, 'record')}"
     Output(as_json=as_json).say("adopted", sentence, topic=name, id=topic.id, records=topic.records)
 

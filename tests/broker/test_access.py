@@ -15,6 +15,7 @@ from penstock.broker.access import LOOK_S, BrokerAccess
 from penstock.broker.errors import InvalidUsers
 from penstock.broker.rights import Grant, Principal, authorize
 from penstock.clients import connect
+from penstock.clients.tasks.app import Tasks
 from penstock.errors import Forbidden
 from penstock.transport import messages as m
 from support.processes import Serving
@@ -149,6 +150,37 @@ def test_a_running_broker_takes_grants_back_and_ends_what_they_allowed(serving: 
         consumer.close()
     assert "forbade" in running.errors()
     assert "user ann may not read topic:t" in running.errors()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_who_only_sends_tasks_needs_to_see_the_queue(serving: tuple[Serving, str], is_there: bool):
+    running, path = serving
+    url = running.ready["listen"][0]
+    with connect(url) as client:
+        client.create_topic("jobs")
+        if is_there:
+            client.set_queue("jobs", "tasks")
+    with Tasks(url) as app:
+        job = app.task(queue="jobs")(len)
+        access_file.delete_grant(path, "ann", ALL)
+        access_file.add_grant(path, "ann", Grant(False, frozenset(["write"]), "topic:jobs"))
+        with connect(url) as client:
+            until(lambda: forbids(lambda: client.create_topic("other", if_missing=True)))
+        with pytest.raises(Forbidden, match=r"may not manage group:jobs/tasks.*`see` on group:jobs/tasks is enough"):
+            job.send("x")
+        access_file.add_grant(path, "ann", Grant(False, frozenset(["see"]), "group:jobs/tasks"))
+        if is_there:
+            until(lambda: not forbids(lambda: job.send("x")))
+        else:
+            assert forbids(lambda: job.send("x"))
+
+
+def forbids(what: Callable[[], object]) -> bool:
+    try:
+        what()
+    except Forbidden:
+        return True
+    return False
 
 
 def test_a_broker_does_not_start_with_a_file_that_it_cannot_use(tmp_path: Path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import penstock
 import pytest
 from penstock.broker import access_file
+from penstock.cli import exits
 from penstock.cli.app import run
 from penstock.errors import Forbidden
 from penstock.transport.keys import Key
@@ -17,7 +18,7 @@ TIMEOUT_S = 60.0
 
 
 def test_clients_with_keys_go_on_when_the_leader_is_killed_and_may_do_what_they_may(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     access, broker = str(tmp_path / "access"), Key.generate()
     broker.write(tmp_path / "broker.key")
@@ -47,6 +48,9 @@ def test_clients_with_keys_go_on_when_the_leader_is_killed_and_may_do_what_they_
             with pytest.raises(Forbidden), penstock.connect(url, key=keys["bob"], timeout=TIMEOUT_S) as bob:
                 bob.create_topic("other", partitions=1)
             assert run(["cluster", "status", "--url", url]) == 0
+            monkeypatch.delenv("PENSTOCK_KEY")
+            assert run(["cluster", "status", "--url", url]) == exits.FAILED
+            assert "the broker wants a key" in capfd.readouterr().err
             with ann.consumer("t", group="g", start="earliest") as consumer:
                 values: list[bytes] = []
                 while len(values) < 2:

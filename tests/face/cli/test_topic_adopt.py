@@ -20,7 +20,11 @@ def test_it_says_how_many_records_there_are(cli: Cli, tmp_path: Path) -> None:
     assert b"retention_s" in cli("topic", "show", "flights", "--url", f"file://{tmp_path}/data").out
     again = cli(*arguments)
     assert again.code == exits.OK
-    assert again.text == f"{tmp_path}/log is gone, and topic flights has taken over a log already: 2 records\n"
+    assert again.text == f"topic flights has taken over {tmp_path}/log already: 2 records\n"
+    mistyped = cli("topic", "adopt", "flights", f"{tmp_path}/lgo", *arguments[4:])
+    assert mistyped.code == exits.USAGE
+    assert f"there is no log in {tmp_path}/lgo" in mistyped.err
+    assert f"topic flights took over {tmp_path}/log" in mistyped.err
     other = cli("topic", "adopt", "trains", *arguments[3:])
     assert other.code == exits.USAGE
     assert "there is no log in" in other.err
