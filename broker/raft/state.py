@@ -102,7 +102,6 @@ class RaftState:
         self.read_states: list[ReadState] = []
         self.configuration = Configuration()
         self.peers: dict[int, PeerProgress] = {}  # of all members, this one too, in ascending order
-        self.heard: dict[int, bool] = {}  # of a leader: who was heard of before the last check of the quorum
         self.last_change = 0  # the entry of the newest change that is applied
         self.configure(restored(members))
         self.follow(self.term, NONE)
@@ -164,6 +163,7 @@ class RaftState:
         self.timeout = self.options.draw_timeout()
         self.transferee = NONE
         self.votes: dict[int, bool] = {}
+        self.heard: dict[int, bool] = {}  # of a leader: who was heard of before the last check of the quorum
         self.pending_change = 0  # the entry of the newest change that may not be applied yet
         self.uncommitted_bytes = 0
         self.own_from = UNBOUNDED  # the first entry of this term, of a leader

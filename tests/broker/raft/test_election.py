@@ -146,6 +146,16 @@ def test_a_node_does_not_campaign_while_it_installs_a_snapshot():
     assert rig.node.campaign()
 
 
+def test_a_leader_knows_who_is_there_by_what_it_heard_in_this_lead_alone():
+    """One that led before would believe in members that have left since, and close itself for damage."""
+    rig = Rig().lead()
+    rig.ticks(TICKS)
+    assert rig.node.spares(1)  # heard of before the last check of the quorum
+    rig.hears(Kind.HEARTBEAT, 2, term=rig.node.term + 1)
+    rig.lead(commit=False)
+    assert not rig.node.spares(1)
+
+
 def test_a_leader_that_hears_of_no_quorum_steps_down():
     rig = Rig().lead()
     rig.ticks(TICKS)
