@@ -15,6 +15,7 @@ import os
 import signal
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,7 +38,7 @@ from .admission import Admission
 from .broker import Broker, now
 from .cold_reads import Warmer
 from .diagnostics import crashed, say
-from .engine import Node, NodeConfig
+from .engine import DiskReserve, Node, NodeConfig
 from .frugal_files import FrugalFiles, connection_room, peer_room
 from .keeper.jobs import KeeperJobs
 from .keeper.link import KeeperLink
@@ -46,6 +47,7 @@ from .lenders import Lenders
 from .packets import PacketSocket
 from .poller import Poller
 from .port import SocketPort
+from .refusals import Refusals
 from .store import DirectoryStore
 from .system import calm_collector, die_with_parent, set_file_limit
 from .wakes import Wakes
@@ -64,6 +66,9 @@ if TYPE_CHECKING:
     from .replica.replicated import Replicated
 
 LOCK_PATIENCE_S = 2.0
+TELL_FULL_S = 30.0
+"""Between two lines of the log that say that the disk is full."""
+
 """The keeper of a broker that was just killed holds the lock until it has synced."""
 
 READ_SEGMENTS = 256
@@ -227,7 +232,11 @@ class Assembly:
         self._stack.callback(promises.close)
         if peers is None:
             store = self._store(promises, watermarks, jobs, doubts, cut=cut, order=None)
-            return Node(store, port, randomness=os.urandom, config=config, now=now(), lenders=lenders), store
+            refusals = Refusals("the disk is full: refused records {} times", period_s=TELL_FULL_S)
+            reserve = DiskReserve(partial(self._files.free, self._config.data), refusals.refused)
+            return Node(
+                store, port, randomness=os.urandom, config=config, now=now(), lenders=lenders, reserve=reserve
+            ), store
         from .member.starting import begin_member
 
         stores: list[Any] = []

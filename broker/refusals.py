@@ -20,8 +20,9 @@ SHOWN_MOST = 200
 class Refusals:
     """See the module. `what` is the line's beginning, for a count: "refused {} connections"."""
 
-    def __init__(self, what: str, tell: Callable[[str], None] = say) -> None:
+    def __init__(self, what: str, tell: Callable[[str], None] = say, *, period_s: float = PERIOD_S) -> None:
         self._what = what
+        self._period_s = period_s
         self._tell = tell
         self.count = 0
         """Since the start."""
@@ -34,6 +35,11 @@ class Refusals:
         self.count += 1
         self._last = sentence
 
+    def refused(self, sentence: str, now_s: float) -> None:
+        """Another one was refused: write the line if it is time."""
+        self.note(sentence)
+        self.show(now_s)
+
     @property
     def untold(self) -> bool:
         """Whether some are in no line yet."""
@@ -43,6 +49,6 @@ class Refusals:
         """Write the line if there is something to tell, and it is time."""
         if not self.untold or now_s < self._due_s:
             return
-        refused, self._told, self._due_s = self.count - self._told, self.count, now_s + PERIOD_S
+        refused, self._told, self._due_s = self.count - self._told, self.count, now_s + self._period_s
         shown = "".join(each if each.isprintable() else "?" for each in self._last[:SHOWN_MOST])
         self._tell(f"{self._what.format(refused)}, the last: {shown}")

@@ -32,7 +32,7 @@ FREE_BYTES = 1 << 30
 
 FREE_SHARE = 0.05
 NO_ROOM_BYTES = 64 << 20
-"""Less than this is bad: a segment reserves so much."""
+"""Less than this is bad: segments reserve nothing ahead below it, and nodes of a cluster take no records."""
 
 FILES_OF_A_PARTITION = 2
 FILES_BESIDE = 1024

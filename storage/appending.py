@@ -112,7 +112,7 @@ def append_planned(tail: LogTail, batches: Sequence[Buffer], source: Placing) ->
     try:
         plan.place(batches, source, segment_bytes=options.segment_bytes, room=room, begin=tail.segment_ends)
         for piece in plan.pieces:
-            piece.segment.reserve(piece.end, options.allocate_bytes, max(options.segment_bytes, piece.end))
+            tail.room.reserve(piece.segment, piece.end)
             piece.segment.write_rows(piece.first_seq, piece.rows)
     except BaseException as error:
         _give_up(tail, made, error, interrupted=not isinstance(error, Exception))

@@ -306,6 +306,11 @@ class Files:
         self.replace(temporary, path)
         self.sync_dir(path.rpartition("/")[0] or "/")
 
+    def free(self, directory: str) -> int:
+        """Bytes that this process may still write on the file system of a directory."""
+        disk = os.statvfs(directory)
+        return disk.f_bavail * disk.f_frsize
+
     def rename(self, source: str, target: str) -> None:
         """Give `source` the name `target`. Raises FileExistsError rather than replace anything."""
         if not _rename_noreplace(source, target):

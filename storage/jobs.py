@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from . import runs, snapshots
+from .errors import StorageFull
 from .layout import DATA_START, spare_name
+from .room import RESERVE_BYTES
 
 if TYPE_CHECKING:
     from .files import Files
@@ -71,7 +73,14 @@ def prepare_spare(files: Files, directory: str, size_bytes: int) -> str:
     """A file with reserved blocks, synced, under a name of its own. Returns its path.
 
     Its first page is written, so that syncing a header there is one write to the disk, and no change of the file's map.
+    Raises StorageFull, also where that would leave less than RESERVE_BYTES of the disk free.
     """
+    free = files.free(directory)
+    if free - size_bytes < RESERVE_BYTES:
+        raise StorageFull(
+            f"no spare segment of {size_bytes >> 20} MiB in {directory}: the disk has {free >> 20} MiB left, and "
+            f"{RESERVE_BYTES >> 20} MiB stay free; make room on it"
+        )
     path = f"{directory}/{spare_name(files.new_id().hex())}"
     with files.create(path, size_bytes) as file:
         file.pwritev([bytes(DATA_START)], 0)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
 
+UNBOUNDED = 1 << 62
+"""Bytes that are free in memory, as far as anything here knows."""
+
+
 class Content:
     """The bytes of one file, whatever its name is now.
 
@@ -131,6 +135,9 @@ class MemoryFiles(Files):
         if content is None:
             raise FileNotFoundError(path)
         return content
+
+    def free(self, directory: str) -> int:
+        return UNBOUNDED
 
     def rename(self, source: str, target: str) -> None:
         if target in self.contents:

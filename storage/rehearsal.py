@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .files import File, FileLock, Files
+from .memory_files import UNBOUNDED
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -112,6 +113,9 @@ class RehearsalFiles(Files):
             with self._files.open(path) as file:
                 draft.size = file.size()
         return draft
+
+    def free(self, directory: str) -> int:
+        return UNBOUNDED  # nothing is written
 
     def rename(self, source: str, target: str) -> None:
         if self.exists(target):

@@ -94,14 +94,8 @@ class Segment:
         self.newest: Newest | None = None
         self.allocated = file.size()
 
-    def reserve(self, end: int, first_step: int, most: int) -> None:
-        """Have blocks up to `end`, doubling from `first_step` up to `most`. Raises StorageFull."""
-        if end <= self.allocated:
-            return
-        size = max(self.allocated, first_step)
-        while size < end:
-            size *= 2
-        size = max(end, min(size, most))
+    def allocate(self, size: int) -> None:
+        """Have blocks for `size` bytes. Raises StorageFull."""
         self.file.allocate(size)
         self.allocated = size
 

@@ -139,7 +139,7 @@ ORDER = {
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [
-        *("tables", "ports", "turns", "logs", "needs", "guard"),
+        *("tables", "ports", "turns", "logs", "needs", "guard", "reserve"),
         *("queues.choosing", "queues.topic_queues", "queues.group_rates", "queues.verbs", "queues.claiming"),
         *("queues.lines", "queues.wakeups", "queues.requests", "queues.upkeep", "queues.service", "queues"),
         *("streams", "topics", "transactions", "producing", "lending", "housekeeping", "desk"),

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from .node import Node
 from .ports import COLD, Cold, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
+from .reserve import DiskReserve
 from .tables.settings import TopicSettings
 
 __all__ = [
-    "COLD", "Cold", "Node", "NodeConfig", "Now", "Payload", "Peer", "Port", "Randomness", "Store", "TopicSettings",
+    "COLD", "Cold", "DiskReserve", "Node", "NodeConfig", "Now", "Payload", "Peer", "Port", "Randomness", "Store",
+    "TopicSettings",
 ]  # fmt: skip

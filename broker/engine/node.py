@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...storage.errors import Corrupt, Error, Poisoned, ReadFailed
+from ...storage.errors import Corrupt, Error, Poisoned, ReadFailed, StorageFull
 from ...transport.messages import (
     AskEnds,
     Checkpoint,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .logs.history import History
     from .logs.partition import Partition
     from .logs.topics import Topic
+    from .reserve import DiskReserve
 
 READS = frozenset({
     AskEnds, Checkpoint, FindOffsets, ListDead, ListGroups, ListQueues, ListSchedules, ListTopics, Measure, Stats,
@@ -88,17 +89,20 @@ class Node:
         config: NodeConfig | None = None,
         now: Now,
         lenders: LentLogs | None = None,
+        reserve: DiskReserve | None = None,
         may_lead: Callable[[], bool] = lambda: True,
     ) -> None:
         """Open all logs, replay each from its newest snapshot, finish deletions that were cut short.
 
-        `lenders`: what lends logs to producers on the same machine. `may_lead`: whether an office may open now, which
+        `lenders`: what lends logs to producers on the same machine. `reserve`: of the disk, which records leave; None
+        where that is seen to elsewhere. `may_lead`: whether an office may open now, which
         is asked again at each `advance` without one.
         """
         self._config = config = config or NodeConfig()
         self._port = port
         self._randomness = randomness
         self._lenders = lenders
+        self._reserve = reserve
         self._agenda = LogAgenda()
         self._registry = LogRegistry(store, self._agenda, self)
         self._upkeep = LogUpkeep(self._registry, config)
@@ -175,6 +179,12 @@ class Node:
         message, or with none.
         """
         self._counts["requests"] += 1
+        if payload and self._reserve is not None:
+            try:
+                self._reserve.take(len(payload), now.monotonic_s)
+            except StorageFull as error:
+                self._fail(peer, message, error)
+                return
         if not self._lent or self._office is None:
             self._handle(peer, message, payload, principal, now)
         elif self._may(peer, message, principal):  # first: what is refused takes no log back
@@ -254,6 +264,8 @@ class Node:
         Returns the logs appended to. For those with `commit="durable"` the driver now sees to a sync; those
         with "written" are committed already. Call `advance` next in any case.
         """
+        if self._reserve is not None:
+            self._reserve.flushed()
         return [] if self._office is None else self._office.flush(now)
 
     def advance(self, now: Now) -> None:

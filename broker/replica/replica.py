@@ -128,8 +128,6 @@ class Replica:
         self._id = core.status().node
         self._role = (0, 0)
         self.room = DiskRoom(self._id)
-        self.has_room = True
-        """Whether a majority has room for records, as far as this leader knows."""
         self._catalogue_id = node.logs[0].log_id
         self._own: set[int] = set()  # entries whose batches the engine appended itself
         self._uncommitted: deque[tuple[int, int]] = deque()  # index and bytes of proposals that are not applied
@@ -180,7 +178,7 @@ class Replica:
         now = self.clocks.now(now, self.order.log.last_time_us)
         answers = self._answers
         answers.passing = is_answered = isinstance(message, ANYWHERE)
-        if payload and self.node.leads and not self.has_room:
+        if payload and self.node.leads and not self.room.takes(len(payload)):
             self.node.refuse(peer, message, no_room())
         elif is_answered or self.node.leads:
             self.node.receive(peer, message, payload, now, principal)
@@ -192,7 +190,7 @@ class Replica:
     def _look_at_room(self) -> None:
         """As leader, see whether records may be taken, and hand over to a voter with room where there is none here."""
         status = self.core.status()
-        self.has_room = self.room.is_enough(status.configuration.voters)
+        self.room.look(status.configuration.voters, sum(size for _, size in self._uncommitted))
         better = self.room.better(status.configuration.voters)
         if better and status.members[better].match == status.last:  # nothing waits for it to catch up
             self.core.transfer(better)

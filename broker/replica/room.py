@@ -1,8 +1,10 @@
 """How much room the members have on their disks, and what follows from it.
 
-Idea: each member says in its answers to heartbeats how much is free. A leader takes no more records while fewer than a
-majority have room above a reserve, so that what is committed without records (leases, acks, cursors, elections) goes
-on. A follower whose reserve is half used up takes no entries until there is room again, and votes on.
+Idea: each member says in its answers to heartbeats how much is free. A leader takes no more records than a majority
+have room for above a reserve, so that what is committed without records (leases, acks, cursors, elections) goes on.
+What it took since a member spoke, and what is not committed yet, may not be in what that member said, so both are
+taken off.
+A follower whose reserve is half used up takes no entries until there is room again, and votes on.
 
 Contract: room that is not known counts as enough. Pure.
 """
@@ -12,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...storage.errors import StorageFull
-
-RESERVE_BYTES = 64 << 20
-"""What is kept for everything but records."""
+from ...storage.memory_files import UNBOUNDED
+from ...storage.room import RESERVE_BYTES
 
 UNKNOWN = -1
 
@@ -31,17 +32,36 @@ class DiskRoom:
     """Free bytes by member. `own`: of this one, which the driver says."""
 
     def __init__(self, node: int) -> None:
-        self.own = UNKNOWN
-        self._node = node
-        self._others: dict[int, int] = {}
+        self.node = node
+        self._free: dict[int, int] = {}
+        self._taken = 0  # bytes of records, ever
+        self._told: dict[int, int] = {}  # of these, how many were taken when a member spoke
+        self._left = UNBOUNDED  # that may be taken until the next look
 
-    def heard(self, node: int, room: int) -> None:
+    @property
+    def own(self) -> int:
+        """Free bytes here; the driver says them."""
+        return self.of(self.node)
+
+    @own.setter
+    def own(self, free: int) -> None:
+        self.heard(self.node, free)
+
+    def heard(self, node: int, free: int) -> None:
         """A member said how much it has."""
-        self._others[node] = room
+        self._free[node], self._told[node] = free, self._taken
+
+    def takes(self, size: int) -> bool:
+        """As leader, take records of so many bytes, or say that they may not be taken."""
+        if size > self._left:
+            return False
+        self._taken += size
+        self._left -= size
+        return True
 
     def of(self, node: int) -> int:
         """What is known of a member."""
-        return self.own if node == self._node else self._others.get(node, UNKNOWN)
+        return self._free.get(node, UNKNOWN)
 
     @property
     def is_full(self) -> bool:
@@ -52,12 +72,16 @@ class DiskRoom:
         """Whether a member has room for records."""
         return not 0 <= self.of(node) < RESERVE_BYTES
 
-    def is_enough(self, voters: Iterable[int]) -> bool:
-        """Whether a majority has room for records."""
-        having = [self.has_reserve(node) for node in voters]
-        return 2 * sum(having) > len(having)
+    def look(self, voters: Iterable[int], uncommitted: int) -> None:
+        """See what a majority has above the reserve, when so many bytes are proposed and not committed."""
+        above = sorted(map(self._above, voters), reverse=True)
+        self._left = above[len(above) // 2] - uncommitted
+
+    def _above(self, node: int) -> int:
+        free = self.of(node)
+        return UNBOUNDED if free < 0 else free - RESERVE_BYTES - (self._taken - self._told[node])
 
     def better(self, voters: Iterable[int]) -> int:
         """The voter with the most room, for a leader that has none for records; 0 where none is known to have it."""
         known = [node for node in voters if self.of(node) >= RESERVE_BYTES]
-        return 0 if self.has_reserve(self._node) else max(known, key=self.of, default=0)
+        return 0 if self.has_reserve(self.node) else max(known, key=self.of, default=0)

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ...broker.engine import Node, NodeConfig, Now
+from ...broker.engine import DiskReserve, Node, NodeConfig, Now
 from ...storage import forks, lock
 from ...storage.data_directory import check_alone, claim, identify
 from ...storage.errors import Closed, Poisoned, StorageError
@@ -119,7 +119,8 @@ class LocalBroker:
         """Open a node over the present files."""
         config, now = self._config, self._clock()
         self._store = LocalStore(config.data, self._files, max_batch_bytes=config.max_frame_bytes)
-        self._node = Node(self._store, LocalPort(), randomness=os.urandom, config=config, now=now)
+        reserve = DiskReserve(lambda: self._files.free(config.data))
+        self._node = Node(self._store, LocalPort(), randomness=os.urandom, config=config, now=now, reserve=reserve)
         self._store.opened()
         self._lazy: dict[LogWriter, None] = {}
         self._lazy_at = FOREVER

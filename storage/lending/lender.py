@@ -81,7 +81,9 @@ class Lender:
             end = min(active.position + RESERVED_BYTES, log.options.segment_bytes)
             if end <= active.position:
                 return None
-            active.reserve(end, log.options.allocate_bytes, log.options.segment_bytes)
+            if end > active.allocated and not log.room.has_ahead(RESERVED_BYTES):
+                return None
+            log.room.reserve(active, end)
             active.reserve_rows(log.written + RESERVED_BYTES // LEAST_BATCH_BYTES)
             active.newest = None
             self._row.appended = word(log.generation, log.written)

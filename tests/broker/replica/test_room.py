@@ -8,21 +8,46 @@ from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.members import Member, Shard
 
-LITTLE, ENOUGH = RESERVE_BYTES - 1, RESERVE_BYTES
+LITTLE, ENOUGH = RESERVE_BYTES - 1, RESERVE_BYTES + 4096
 
 
 def test_a_majority_of_the_voters_has_room_where_it_is_not_known_otherwise():
     room = DiskRoom(1)
-    assert room.is_enough((1, 2, 3))
+
+    def is_enough(voters: tuple[int, ...], uncommitted: int = 0, size: int = 1) -> bool:
+        room.look(voters, uncommitted)
+        return room.takes(size)
+
+    assert room.takes(1)
+    assert is_enough((1, 2, 3))
     room.heard(2, LITTLE)
-    assert room.is_enough((1, 2, 3))
+    assert is_enough((1, 2, 3))
     room.own = LITTLE
-    assert not room.is_enough((1, 2, 3))
+    assert not is_enough((1, 2, 3))
     room.own = ENOUGH
-    assert room.is_enough((1, 2, 3))
-    assert not room.is_enough((1, 2)), "half is no majority"
+    assert is_enough((1, 2, 3))
+    assert not is_enough((1, 2)), "half is no majority"
     room.own = 0
     assert not room.has_reserve(1)
+    room.own = RESERVE_BYTES
+    assert room.has_reserve(1)
+
+
+def test_what_is_on_its_way_is_taken_off_what_members_said():
+    room = DiskRoom(1)
+    room.heard(2, RESERVE_BYTES + 100)
+    room.own = RESERVE_BYTES + 100
+    room.look((1, 2, 3), 40)
+    assert not room.takes(61), "entries that are not committed yet may not be written there"
+    assert room.takes(60)
+    assert not room.takes(1)
+    room.look((1, 2, 3), 0)
+    assert not room.takes(41), "60 were taken since"
+    assert room.takes(40)
+    room.heard(2, RESERVE_BYTES + 1)
+    room.look((1, 2, 3), 0)
+    assert room.takes(1), "node 3 has said nothing"
+    assert not room.takes(1)
 
 
 def test_a_member_is_full_when_half_of_its_reserve_is_gone():

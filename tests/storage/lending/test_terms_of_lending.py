@@ -278,7 +278,7 @@ def test_an_appender_reserves_nothing() -> None:
     assert lent.appender.append(encode([b"x" * before], producer_id=PRODUCER)) is None
     assert not lent.appender.ended
     assert active.file.size() == before
-    active.reserve(2 * before, 1, 32 << 20)
+    active.allocate(2 * before)
     assert lent.appender.append(encode([b"x" * (before // 2)], producer_id=PRODUCER)) is not None
 
 
