@@ -4,7 +4,8 @@ Idea: closing a socket while bytes from the peer are unread resets the connectio
 has not read yet. So the door closes its sending half, and reads and drops what the peer still sends until it closes.
 
 Contract: the peer may send `LINGER_BYTES` more and take `LINGER_S`, then it is cut off; while it reads what waits for
-it, `LINGER_S` begins anew. A TLS connection has no half to close: it stays open for that long. Nothing is kept.
+it, `LINGER_S` begins anew. A TLS connection has no half to close: it stays open for that long, unless its peer has said
+all that it will, and then it is closed as soon as all is written. Nothing is kept.
 """
 
 from __future__ import annotations
@@ -19,14 +20,20 @@ PROGRESS_BYTES = 64 << 10
 """What a peer has to read within `LINGER_S` where so much waits for it."""
 
 
-def linger(transport: Any, connection: asyncio.BaseProtocol | None = None) -> None:
-    """Close once the peer has read what was written. `connection` is told when it is lost, and of nothing else."""
+def linger(transport: Any, connection: asyncio.BaseProtocol | None = None, *, may_send: bool = True) -> None:
+    """Close once the peer has read what was written. `connection` is told when it is lost, and of nothing else.
+
+    `may_send`: False if the peer has said all that it will.
+    """
     if transport.is_closing() or isinstance(transport.get_protocol(), _Lingering):
         return
-    transport.set_protocol(_Lingering(transport, connection))
+    lingering = _Lingering(transport, connection)
+    transport.set_protocol(lingering)
+    transport.resume_reading()
     if transport.can_write_eof():
         transport.write_eof()
-    transport.resume_reading()
+    elif not may_send:
+        lingering.close_when_written()
 
 
 class _Lingering(asyncio.Protocol):
@@ -39,7 +46,20 @@ class _Lingering(asyncio.Protocol):
         self._transport = transport
         self._connection = connection
         self._received = 0
+        self._ends = False  # once all is written
         self._wait()
+
+    def close_when_written(self) -> None:
+        """What is not written when a connection of TLS is closed has `HANDSHAKE_S` to be read."""
+        if self._transport.get_write_buffer_size():
+            self._ends = True
+            self._transport.set_write_buffer_limits(0)
+        else:
+            self._transport.close()
+
+    def resume_writing(self) -> None:
+        if self._ends:
+            self._transport.close()
 
     def data_received(self, data: bytes) -> None:
         self._received += len(data)

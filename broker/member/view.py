@@ -79,7 +79,8 @@ class MemberView:
         if replica.exchange.recovers(node) and node in reachable:
             role, state = RECOVERING, "installing"
         progress = replica.exchange.shipping.progress(node)
-        room, clock_us = (replica.room.of(node), replica.clocks.of(node, now)) if leads else (UNKNOWN, 0)
+        hears = leads and state != "unreachable"  # else what it said last would look like news of it
+        room, clock_us = (replica.room.of(node), replica.clocks.of(node, now)) if hears else (UNKNOWN, 0)
         return ClusterMember(node, role, state, lag, room, clock_us, self._links.advertised.get(node, []), progress)
 
     def transfer(self, request: int, node: int) -> TransferBegun:

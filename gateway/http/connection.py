@@ -127,7 +127,7 @@ class HttpConnection(HttpToolsProtocol):
             return
         super().on_headers_complete()
         if not self.cycle.keep_alive:
-            self.cycle.transport = cast("Any", _LastAnswer(self.transport, self.end))
+            self.cycle.transport = cast("Any", _LastAnswer(self.transport, self._answered_last))
         if len(self.pipeline) > PIPELINE_MAX:
             self.cut()
 
@@ -156,12 +156,16 @@ class HttpConnection(HttpToolsProtocol):
             self._stranger = False
             self._connections.known(self)
 
-    def end(self) -> None:
-        """Close once the peer has read what was written."""
+    def end(self, *, may_send: bool = True) -> None:
+        """Close once the peer has read what was written. `may_send`: False if it has said all that it will."""
         if not self._ended:
             self._ended, self._due = True, NEVER
             self._leave()
-            linger(self.transport, self)
+            linger(self.transport, self, may_send=may_send)
+
+    def _answered_last(self) -> None:
+        """No request follows this one, whose body the peer may still send."""
+        self.end(may_send=self.cycle.more_body)
 
     def _leave(self) -> None:
         """Tell the request that runs, as uvicorn tells the newest alone."""

@@ -17,6 +17,10 @@ class Socket:
         self.unsent, self.halves = 0, halves
         self.ended = self.closed = False
         self.reads = False
+        self.limit = -1
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.limit = high
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = protocol
@@ -42,6 +46,8 @@ class Socket:
 
     def abort(self) -> None:
         self.closed = True
+
+    close = abort
 
 
 class Clock:
@@ -83,6 +89,28 @@ def test_it_ends_its_half_and_reads_on(clock, halves):
     assert (socket.ended, socket.reads, socket.closed) == (halves, True, False)
     protocol.data_received(b"x")
     assert protocol.eof_received() is None  # the transport closes itself
+
+
+def test_without_a_half_it_closes_once_all_is_written_to_a_peer_that_has_said_all(clock):
+    calm, busy = Socket(halves=False), Socket(halves=False)
+    linger(calm, may_send=False)
+    assert calm.closed
+    busy.unsent = 1
+    linger(busy, may_send=False)
+    assert (busy.closed, busy.limit) == (False, 0)
+    assert isinstance(busy.protocol, asyncio.Protocol)
+    busy.protocol.resume_writing()
+    assert busy.closed
+
+
+@pytest.mark.parametrize(("halves", "may_send"), [(True, False), (False, True)])
+def test_what_was_written_before_does_not_close_other_connections(clock, halves, may_send):
+    socket = Socket(halves=halves)
+    socket.unsent = 1
+    linger(socket, may_send=may_send)
+    assert isinstance(socket.protocol, asyncio.Protocol)
+    socket.protocol.resume_writing()
+    assert not socket.closed
 
 
 def test_what_a_peer_may_still_send_is_bounded(clock):

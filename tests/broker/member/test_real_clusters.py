@@ -351,6 +351,17 @@ def test_every_node_shows_its_own_counters_and_metrics(
         assert {f"penstock_{each.metric}" for each in CLUSTERED} <= names
 
 
+def test_what_a_node_said_before_it_ended_is_not_told_as_news(cluster: ClusterProcesses) -> None:
+    gone = cluster.leader() % len(cluster.numbers) + 1
+    others = [url for number, url in zip(cluster.numbers, cluster.urls, strict=True) if number != gone]
+    cluster.kill(gone)
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := cluster_state(others, PATIENCE_S).members[gone - 1]).state != "unreachable":
+        assert time.monotonic() < deadline, found
+    assert (found.node, found.free_bytes, found.clock_us) == (gone, -1, 0)
+    cluster.start(gone)
+
+
 def replaced(cluster: ClusterProcesses, lost: int, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """Replace a disk, as often as it takes: once the leader has refused the new directory. Waits until it votes."""
     for _ in range(500):

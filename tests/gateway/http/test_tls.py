@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from penstock.gateway.errors import InvalidCertificate
+from penstock.gateway.lingering import LINGER_S
 from penstock.gateway.tls import server_context
 
 from ..conftest import GatewayProcess
@@ -26,6 +29,28 @@ def test_clients_connect_over_tls(broker, certificate, key):
             assert len(client.get(path).json()["messages"][0]["value"]) == 100_000
         with pytest.raises(httpx.HTTPError):
             httpx.get(gateway.http_url, trust_env=False)
+    finally:
+        assert gateway.stop() == 0
+
+
+@pytest.mark.parametrize("size", [1, 3_000_000], ids=["small", "large"])
+def test_a_connection_that_the_client_wants_closed_is_closed_once_it_is_answered(broker, certificate, key, size):
+    """And not when it has lingered, which is for peers that still send."""
+    settings = {"tls_certificate": certificate[0], "tls_key": certificate[1]}
+    gateway = GatewayProcess(broker.url, http=("tcp://127.0.0.1:0",), settings=settings)
+    try:
+        host, port = gateway.http_url.removeprefix("http://").split(":")
+        context = ssl.create_default_context(cafile=certificate[0])
+        path = f"/api/v1/queues/{key}/messages"
+        base_url = gateway.http_url.replace("http", "https")
+        with httpx.Client(base_url=base_url, verify=context, trust_env=False, timeout=60) as client:
+            assert client.post(path, json={"value": "x" * size}).status_code == 201
+        plain = socket.create_connection((host, int(port)))
+        with plain, context.wrap_socket(plain, server_hostname=host) as tls:
+            tls.settimeout(LINGER_S * 0.9)
+            tls.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: tls.recv(1 << 20), b""))
+        assert len(json.loads(answer.partition(b"\r\n\r\n")[2])["messages"][0]["value"]) == size
     finally:
         assert gateway.stop() == 0
 
