@@ -66,10 +66,10 @@ if TYPE_CHECKING:
     from .replica.replicated import Replicated
 
 LOCK_PATIENCE_S = 2.0
+"""The keeper of a broker that was just killed holds the lock until it has synced."""
+
 TELL_FULL_S = 30.0
 """Between two lines of the log that say that the disk is full."""
-
-"""The keeper of a broker that was just killed holds the lock until it has synced."""
 
 READ_SEGMENTS = 256
 """Segments kept open for reading; two descriptors each. They give way to files that are written."""
