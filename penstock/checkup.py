@@ -133,7 +133,7 @@ def space(data: Path) -> Iterator[Finding]:
     advice = "shorten the retention of topics, trim or delete some, or give it a larger disk"
     state = "ok"
     if usage.free < NO_ROOM_BYTES:
-        state = "bad"
+        state, advice = "bad", f"{advice}: acks, trims and deletions go on meanwhile, without a restart"
     elif usage.free < FREE_BYTES or usage.free < FREE_SHARE * usage.total:
         state = "warning"
     yield Finding("space", state, says, "" if state == "ok" else advice, "space")

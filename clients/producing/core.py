@@ -19,7 +19,7 @@ import msgspec
 from ...broker.errors import UnknownPartition
 from ...storage import forks
 from ...storage.batch import Codec, Kind
-from ...storage.errors import Closed, Error, InvalidBatch, StorageFull
+from ...storage.errors import Closed, Error, InvalidBatch
 from ...storage.header_list import GivenHeaders, checked_headers
 from ...transport.messages import Failure, ProducerOpened, Topic
 from ...transport.producer_session import TARGET_BYTES, ProducerSession
@@ -35,6 +35,9 @@ from .queued import PLAIN, Queued, as_queued
 
 if TYPE_CHECKING:
     from ..connection.shell import Shell
+
+CLOSE_FULL_S = 2.5
+"""Patience of a close that has little hope: a batch that was refused is sent again within 2 s."""
 
 CODECS = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
@@ -63,6 +66,7 @@ class ProducerCore:
         self.codec = _codec(str(topic.settings.get("codec", "none")) if codec is None else codec)
         self.closed = False
         self.jammed: PartitionSender | None = None
+        self._told_full = False  # a call has raised StillFull
         count = len(topic.partitions)
         largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
         self.shape = Shape(count, self.codec, largest, topic.name, partitioner_of(topic), kind=self.kind)
@@ -365,9 +369,14 @@ class ProducerCore:
         return sender.session.next_sequence + len(sender.gather.values)
 
     def close(self, deadline: float) -> Steps[None]:
-        """Flush, then stop for good. Batches unsettled at the deadline are abandoned."""
+        """Flush, then stop for good. Batches unsettled at the deadline are abandoned.
+
+        Where a call has raised StillFull, and the broker is still full, it waits for one more try.
+        """
         if self.closed:
             return
+        if self._told_full and any(sender.met_full for sender in self.senders):
+            deadline = min(deadline, self.connection.clock() + CLOSE_FULL_S)
         try:
             yield from self.flush(deadline)
         finally:
@@ -393,7 +402,8 @@ class ProducerCore:
         if connection.refused is not None:
             return connection.refused
         place = f"partition {sender.partition} of topic {self.topic.name}"
-        if trouble is not None and trouble.code == StorageFull.code:
+        if trouble is not None and sender.met_full:
+            self._told_full = True
             unsent = sender.gather.size + (session.bytes_in_flight if session is not None else 0)
             why = trouble.message.rpartition(": ")[2]  # its beginning names a file of the broker
             return StillFull(f"the broker has no room for {place}: {why}; {unsent} bytes are not confirmed")

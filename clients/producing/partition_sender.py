@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ...storage.batch import Codec, encode
-from ...storage.errors import Error, InvalidBatch
+from ...storage.errors import Error, InvalidBatch, StorageFull
 from ...storage.header import of_producer
 from ...transport.failures import error_from
 from ...transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened, Topic
@@ -103,6 +103,11 @@ class PartitionSender:
     def full(self) -> bool:
         """Whether gathered records make a batch that has no room."""
         return self.gather.size >= TARGET_BYTES
+
+    @property
+    def met_full(self) -> bool:
+        """Whether what is sent is refused, because the storage of the broker is full."""
+        return self.trouble is not None and self.trouble.code == StorageFull.code
 
     @property
     def is_empty(self) -> bool:

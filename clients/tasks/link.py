@@ -5,11 +5,13 @@ Contract: threads may share it. A forked child starts with none, because the con
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from ...storage import forks
+from ...storage.errors import Error
 from ..client import Client, connect
 from ..queues.task_ids import task_id
 from .queues import QueueApp, check_attempts, ensure
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from ..queues.descriptions import Schedule
     from .job_lists import Run
     from .message import Message, Messages, Then
+
+log = logging.getLogger("penstock.tasks")
 
 
 class Link:
@@ -49,7 +53,7 @@ class Link:
             if self._client is None or self._client.closed:
                 self._producers, self._settings = {}, {}
                 self._client = connect(self._app.url, timeout=self._app.timeout_s, name="penstock-tasks")
-                self._at_exit = weakref.finalize(self, self._client.close)
+                self._at_exit = weakref.finalize(self, _end, self._client)
             return self._client
 
     def send(self, message: Message) -> str:
@@ -105,9 +109,17 @@ class Link:
 
     def close(self) -> None:
         """Close the client."""
-        if self._at_exit is not None:
-            self._at_exit()
-        self._client, self._producers, self._settings = None, {}, {}
+        client, self._client, self._producers, self._settings = self._client, None, {}, {}
+        if client is not None and self._at_exit is not None and self._at_exit.detach():
+            client.close()
+
+
+def _end(client: Client) -> None:
+    """Close the client of an app that was not closed, as when the program ends."""
+    try:
+        client.close()
+    except Error as error:
+        log.error("closing the connection of an app to %s: %s", client.url, error)
 
 
 def _place(future: Future) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from penstock.clients.connection import connection, driver
 from penstock.clients.connection.steps import FOREVER
 from penstock.clients.consuming import session_life
 from penstock.clients.errors import StillFull
+from penstock.clients.producing import core
 from penstock.clients.producing import partition_sender as sender
 from penstock.storage.errors import BatchTooLarge, StorageFull
 from penstock.transport.errors import CannotListen
@@ -160,6 +161,24 @@ def test_the_reason_of_a_refusal_is_named_when_patience_ends(penstock_broker, lo
         assert (raised.value.code, raised.value.retry) == ("still_full", True)
         with pytest.raises(StillFull):
             producer.close()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_close_after_still_full_waits_for_one_more_try(penstock_broker, losing, monkeypatch, told):
+    monkeypatch.setattr(core, "CLOSE_FULL_S", 0.1)
+    with penstock_broker.connect(timeout=0.2) as client:
+        client.create_topic("t")
+        losing(Produced, instead=lambda answer: full(answer.request))
+        producer, connection = client.producer("t"), client._connection
+        producer.send_nowait(b"x")
+        if told:
+            with pytest.raises(StillFull):
+                producer.flush()
+        connection.timeout = 3.0
+        began = connection.clock()
+        with pytest.raises(StillFull):
+            producer.close()
+        assert (connection.clock() - began < 3.0) is told
 
 
 def test_another_reason_of_a_refusal_is_a_time_out(penstock_broker, losing):
