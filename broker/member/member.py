@@ -20,7 +20,6 @@ from ..errors import InvalidRequest, NoLeader, NotLeader
 from ..raft.messages import NONE
 from ..raft.state import Role
 from ..replica.errors import ReplicaBroken
-from ..replica.room import RESERVE_BYTES
 from .pace import Ticks
 from .reach import Reach
 from .sending import pieces
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from ..replica.replica import Replica
     from ..rights import Principal
     from .standing import ShownRole
-
-FULL_S = 30.0
-"""Between two lines that say that the disk is full."""
 
 HELD_S = 0.002
 """Until the next look while requests wait that may not be proposed yet."""
@@ -84,7 +80,6 @@ class ShardMember:
         self._missing: list[int] = []  # nodes that were named as still to come
         self._differing: dict[str, list[int]] = {}  # logs that nodes differ in, at the last look
         self._told_differing: set[str] = set()
-        self._full_due_s = 0.0
 
     def receive(
         self, peer: Peer, message: Request, payload: Payload, now: Now, principal: Principal | None = None
@@ -118,26 +113,14 @@ class ShardMember:
                     say(line)
                 self._say_missing()
                 self._say_differing()
-                self._say_full(now.monotonic_s)
+                if warning := replica.room.warning(now.monotonic_s):
+                    say(warning)
         replica.turn(now)
         links.flush(now.monotonic_s)
         self._standing.look()
         dirty = replica.dirty()
         self._waited_for.update(dict.fromkeys(dirty))
         return dirty
-
-    def _say_full(self, now_s: float) -> None:
-        """Say that the disk of this node is full, now and then as long as it is."""
-        room = self.replica.room
-        if room.has_reserve(room.node):
-            self._full_due_s = 0.0
-        elif now_s >= self._full_due_s:
-            self._full_due_s = now_s + FULL_S
-            taken = "this node takes nothing more" if room.is_full else "no records are taken while a majority is full"
-            say(
-                f"the disk is full: {room.own >> 20} MiB are left of the {RESERVE_BYTES >> 20} MiB for acks, commits "
-                f"and deletions, and {taken}; trim or delete topics, or make room on it"
-            )
 
     def _say_missing(self) -> None:
         """Say which nodes a leader waits for before the cluster serves for the first time, when that changed."""

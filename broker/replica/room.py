@@ -12,12 +12,15 @@ Contract: room that is not known counts as enough. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
 from ...storage.errors import StorageFull
 from ...storage.memory_files import UNBOUNDED
 from ...storage.room import RESERVE_BYTES
 
 UNKNOWN = -1
+WARN_S = 30.0
+"""Between two lines of the log that say that the disk is full."""
 
 
 def no_room() -> StorageFull:
@@ -37,6 +40,8 @@ class DiskRoom:
         self._taken = 0  # bytes of records, ever
         self._told: dict[int, int] = {}  # of these, how many were taken when a member spoke
         self._left = UNBOUNDED  # that may be taken until the next look
+        self._has_refused = False
+        self._warned_s = -inf
 
     @property
     def own(self) -> int:
@@ -54,6 +59,7 @@ class DiskRoom:
     def takes(self, size: int) -> bool:
         """As leader, take records of so many bytes, or say that they may not be taken."""
         if size > self._left:
+            self._has_refused = True
             return False
         self._taken += size
         self._left -= size
@@ -85,3 +91,15 @@ class DiskRoom:
         """The voter with the most room, for a leader that has none for records; 0 where none is known to have it."""
         known = [node for node in voters if self.of(node) >= RESERVE_BYTES]
         return 0 if self.has_reserve(self.node) else max(known, key=self.of, default=0)
+
+    def warning(self, now_s: float) -> str:
+        """What the log is to say, where this disk is full or records were refused since the last look; or ""."""
+        refused, self._has_refused = self._has_refused, False
+        if now_s < self._warned_s + WARN_S or (self.has_reserve(self.node) and not refused):
+            return ""
+        self._warned_s = now_s
+        taken = "this node takes nothing more" if self.is_full else "no records are taken while a majority is full"
+        return (
+            f"the disk is full: {self.own >> 20} MiB are left here, {RESERVE_BYTES >> 20} MiB are for acks, commits "
+            f"and deletions, and {taken}; trim or delete topics, or make room on it"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from penstock.broker.replica.room import RESERVE_BYTES, UNKNOWN, DiskRoom
+from penstock.broker.replica.room import RESERVE_BYTES, UNKNOWN, WARN_S, DiskRoom
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.members import Member, Shard
@@ -71,6 +71,26 @@ def test_a_leader_without_room_knows_the_voter_with_the_most():
     room.own = ENOUGH
     assert room.better((1, 2, 3)) == 0
     assert room.of(9) == UNKNOWN
+
+
+def test_a_full_node_says_so_now_and_then():
+    room = DiskRoom(1)
+    room.own = ENOUGH
+    room.look((1,), 0)
+    assert room.takes(1)
+    assert room.warning(5.0) == ""
+    assert not room.takes(ENOUGH)
+    assert "64 MiB are left here" in room.warning(6.0)
+    room.own = LITTLE
+    assert room.warning(6.0 + WARN_S - 1) == ""
+    assert "63 MiB are left here" in room.warning(6.0 + WARN_S)
+    room.own = 0
+    assert "this node takes nothing more" in room.warning(6.0 + 2 * WARN_S)
+    room.own = ENOUGH
+    assert room.warning(1000.0) == ""
+    assert not room.takes(ENOUGH)
+    assert room.warning(1001.0)
+    assert room.warning(2000.0) == "", "it was told"
 
 
 def scene(seed: int) -> tuple[Shard, bytes, Member, list[Member]]:
