@@ -172,6 +172,8 @@ class Replica:
         self._checkpoints.tick()
         if self.node.leads:
             self._look_at_room()
+        else:
+            self.room.follow()
 
     def receive(self, peer: Peer, message: Any, payload: Payload, now: Now, principal: Principal | None = None) -> None:
         """Take a request of a client. Without an office, all but a few are refused with where the leader is."""

@@ -6,7 +6,7 @@ What it took since a member spoke, and what is not committed yet, may not be in 
 taken off.
 A follower whose reserve is half used up takes no entries until there is room again, and votes on.
 
-Contract: room that is not known counts as enough. Pure.
+Contract: room of another member that is not known counts as that of this one, and as enough where neither is. Pure.
 """
 
 from __future__ import annotations
@@ -83,7 +83,13 @@ class DiskRoom:
         above = sorted(map(self._above, voters), reverse=True)
         self._left = above[len(above) // 2] - uncommitted
 
+    def follow(self) -> None:
+        """This member does not lead, so nothing is known of the others; once it leads, they begin as it is itself."""
+        self._free, self._told = {self.node: self.own}, {self.node: self._taken}
+        self._left = self._above(self.node)
+
     def _above(self, node: int) -> int:
+        node = node if self.of(node) >= 0 else self.node
         free = self.of(node)
         return UNBOUNDED if free < 0 else free - RESERVE_BYTES - (self._taken - self._told[node])
 

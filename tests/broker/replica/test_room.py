@@ -46,8 +46,27 @@ def test_what_is_on_its_way_is_taken_off_what_members_said():
     assert room.takes(40)
     room.heard(2, RESERVE_BYTES + 1)
     room.look((1, 2, 3), 0)
-    assert room.takes(1), "node 3 has said nothing"
+    assert not room.takes(1), "node 3 has said nothing, so it is as this one"
+    room.own = ENOUGH
+    room.look((1, 2, 3), 0)
+    assert room.takes(ENOUGH - RESERVE_BYTES)
     assert not room.takes(1)
+
+
+def test_a_new_leader_begins_with_its_own_room_whatever_was_known_in_an_earlier_lead():
+    room = DiskRoom(1)
+    room.own = 10 * ENOUGH
+    room.look((1, 2, 3), 0)
+    for node in (2, 3):
+        room.heard(node, 10 * ENOUGH)
+    room.own = RESERVE_BYTES + 50
+    room.follow()
+    assert not room.takes(51)
+    assert room.takes(20)
+    room.look((1, 2, 3), 0)
+    assert not room.takes(31)
+    assert room.takes(30)
+    assert room.of(2) == UNKNOWN
 
 
 def test_a_member_is_full_when_half_of_its_reserve_is_gone():
