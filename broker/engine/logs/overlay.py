@@ -55,8 +55,8 @@ class Waiter(Protocol):
         ...
 
 
-class Proposal(Struct, gc=False, eq=False):
-    """One batch that is to be appended. Must not be in a reference cycle (gc=False)."""
+class Proposal(Struct, eq=False):
+    """One batch that is to be appended."""
 
     batch: Payload
     entry: Entry

@@ -39,7 +39,7 @@ def refusing(port: Port, peer: Peer, request: int) -> Callable[[Error], None]:
     return refuse
 
 
-class ProduceReply(Struct, gc=False, eq=False):
+class ProduceReply(Struct, eq=False):
     """Answers one Produce."""
 
     port: Port
@@ -53,7 +53,7 @@ class ProduceReply(Struct, gc=False, eq=False):
         self.port.reply(self.peer, failure(self.request, error))
 
 
-class KeyedReply(Struct, gc=False, eq=False):
+class KeyedReply(Struct, eq=False):
     """Answers one Produce of `count` records with dedup keys, and says which repeat a task.
 
     That stands in the state for as long as the records do: so a resend, also after a restart, is told the same.

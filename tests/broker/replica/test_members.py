@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
 
 import pytest
@@ -219,6 +221,21 @@ def test_a_promise_that_a_crash_has_torn_is_none_that_is_missed():
     shard.rounds(3)
     produce(shard, topic, b"x")
     assert member.replica is not None
+
+
+@pytest.mark.parametrize("keys", [None, [b"k"]], ids=["plain", "keyed"])
+def test_a_member_that_ends_with_proposals_on_their_way_leaves_nothing_in_memory(keys: list[bytes] | None):
+    """It may be opened anew in its process. Answers that wait name what they are sent by, which names the member."""
+    shard = Shard(1)
+    topic = shard.topic("t")
+    leader = shard.until(lambda: shard.leader)
+    assert leader.replica is not None
+    ended = weakref.ref(leader.replica)
+    request = shard.send(leader, lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"], dedup=keys)))
+    assert shard.answer(leader, request) is None
+    leader.crash(power=False)
+    gc.collect()
+    assert ended() is None
 
 
 @pytest.mark.parametrize("first", range(0, 2000, 50))
