@@ -57,7 +57,7 @@ def test_equal_seeds_live_equal_lives():
 
 def test_lives_meet_everything():
     """Over some lives epochs are committed, refused and repeated, and end in every way."""
-    lives = [Life(seed) for seed in range(20)]
+    lives = [Life(seed) for seed in range(30)]
     for life in lives:
         life.run(STEPS)
     wishes = [wish for life in lives for wish in life.wishes]
