@@ -104,7 +104,7 @@ MUTANTS = [
     ),
     RuleMutant(
         17, "records are refused while fewer than a majority have room", f"{_REPLICA}/room.py",
-        "2 * sum(having) > len(having)", "True", f"{_TESTS}/test_room.py",
+        "above[len(above) // 2] - uncommitted", "above[0]", f"{_TESTS}/test_room.py",
     ),
     RuleMutant(
         18, "logs are made in portions, while peers are served", f"{_REPLICA}/preparing.py",

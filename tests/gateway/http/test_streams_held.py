@@ -11,6 +11,7 @@ from penstock.gateway.http.app import HttpPath
 from penstock.gateway.http.connection import HttpConnection
 from penstock.gateway.http.operation import CONNECTION, HttpGateway, Streamed
 from penstock.gateway.http.streaming import OPERATIONS
+from penstock.gateway.refused import RefusedCounts
 
 from .test_connection import Transport, connected
 
@@ -26,7 +27,7 @@ def streaming(held: HeldBytes) -> Any:
             yield bytes(PART)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        path = HttpPath(cast("HttpGateway", None), held, OPERATIONS[:1], 0)
+        path = HttpPath(cast("HttpGateway", None), held, OPERATIONS[:1], 0, RefusedCounts())
         await path._stream(Streamed(parts(), "text/event-stream"), scope[CONNECTION], send, b"1")
 
     return app
