@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -287,7 +288,9 @@ def test_a_demo_that_is_stopped_takes_its_processes_along(tmp_path: Path, number
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     ours, theirs = os.pipe()  # held open by every process of the demo
     command = [*PENSTOCK, "demo", "--no-spark", "--data", str(tmp_path / "data")]
-    with subprocess.Popen(command, env=environ, stdout=theirs, stderr=theirs) as process:
+    # Shells ignore SIGINT for what they run in the background, and processes inherit that.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, env=environ, stdout=theirs, stderr=theirs, preexec_fn=heed) as process:
         os.close(theirs)
         lock = tmp_path / "data" / "lock"
         while not lock.exists():
