@@ -24,7 +24,7 @@ from ..engine.ports import NodeStanding
 from ..replica.replica import ANYWHERE
 from .pace import Ticks
 from .standing import FOLLOWER, LEADER
-from .view import RECOVERING, UNKNOWN, free_bytes
+from .view import RECOVERING, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,15 +56,16 @@ def empty_node(port: Port, config: NodeConfig, now: Now) -> Node:
 
 
 class RecoveringMember:
-    """See the module. `tell` hears of role and term."""
+    """See the module. `room`: see MemberView. `tell` hears of role and term."""
 
     def __init__(
-        self, recovery: Recovery, node: Node, links: PeerLinks, data: str, tell: Callable[[str, int], None], now: Now
-    ) -> None:
+        self, recovery: Recovery, node: Node, links: PeerLinks, room: Callable[[], int],
+        tell: Callable[[str, int], None], now: Now,
+    ) -> None:  # fmt: skip
         self._recovery = recovery
         self._node = node
         self._links = links
-        self._data = data
+        self._room = room
         self._tell = tell
         self._told = -1
         self._told_problem = ""
@@ -149,7 +150,7 @@ class RecoveringMember:
         recovery, own = self._recovery, self._links.own
         members = [
             ClusterMember(
-                node, RECOVERING, "installing", UNKNOWN, free_bytes(self._data), now.wall_us, [*own.advertise],
+                node, RECOVERING, "installing", UNKNOWN, self._room(), now.wall_us, [*own.advertise],
                 recovery.catching_up.progress(),
             )
             if node == own.node

@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...transport.keys import Key
@@ -29,7 +30,7 @@ from .member import PeerSending, ShardMember
 from .pace import ELECTION_TICKS, HEARTBEAT_TICKS
 from .recovering import RecoveringMember, empty_node
 from .standing import ShownRole
-from .view import MemberView, free_bytes
+from .view import MemberView
 
 if TYPE_CHECKING:
     from ...storage.data_directory import Identity
@@ -158,8 +159,9 @@ def _begin(
     links = peers.links
     sending.links, sending.replica = links, replica
     standing = ShownRole(replica.node, replica.core, links, port, tuple(config.advertise), tell)
-    replica.node.clustering.view = MemberView(replica, links, standing, data)
-    return ShardMember(replica, links, standing, now, lambda: free_bytes(data))
+    room = partial(files.free, data)
+    replica.node.clustering.view = MemberView(replica, links, standing, room)
+    return ShardMember(replica, links, standing, now, room)
 
 
 def _say_of_damage(damage: Corrupt) -> None:
@@ -180,4 +182,4 @@ def _begin_recovering(
     recovery = Recovery(
         files, data, shard_ids(identity).order, node=identity.number, damage=found, promises=promises, send=send,
     )  # fmt: skip
-    return RecoveringMember(recovery, empty_node(port, config, now), links, data, tell, now)
+    return RecoveringMember(recovery, empty_node(port, config, now), links, partial(files.free, data), tell, now)

@@ -5,7 +5,7 @@ Contract: as `ClusterView` of the engine. A follower knows its leader and itself
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...transport.messages import ClusterMember, ClusterState, TransferBegun
@@ -28,20 +28,14 @@ RECOVERING = "recovering"
 _STATES = {FollowerPace.PROBE: "probing", FollowerPace.REPLICATE: "replicating", FollowerPace.SNAPSHOT: "installing"}
 
 
-def free_bytes(data: str) -> int:
-    """What a node may still write on the disk of its data directory."""
-    disk = os.statvfs(data)
-    return disk.f_bavail * disk.f_frsize
-
-
 class MemberView:
-    """See the module. `data`: this node's directory."""
+    """See the module. `room`: what this node may still write on the disk of its data directory."""
 
-    def __init__(self, replica: Replica, links: PeerLinks, standing: ShownRole, data: str) -> None:
+    def __init__(self, replica: Replica, links: PeerLinks, standing: ShownRole, room: Callable[[], int]) -> None:
         self._replica = replica
         self._links = links
         self._standing = standing
-        self._data = data
+        self._room = room
 
     def state(self, request: int, now: Now) -> ClusterState:
         """What this node knows now."""
@@ -64,7 +58,7 @@ class MemberView:
         state = "serving" if role == LEADER else ""
         lag = 0 if role == LEADER else UNKNOWN
         clock_us = self._replica.clocks.own(now)  # `now` may be the time of the others
-        return ClusterMember(node, role, state, lag, free_bytes(self._data), clock_us, list(self._standing.own))
+        return ClusterMember(node, role, state, lag, self._room(), clock_us, list(self._standing.own))
 
     def _other(self, node: int, status: RaftStatus, leader: int, reachable: set[int], now: Now) -> ClusterMember:
         role, state, lag = LEADER if node == leader else "", "", UNKNOWN

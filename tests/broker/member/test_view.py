@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +21,7 @@ from support.members import DATA, Member, Shard
 class Scene:
     """A leader's view over simulated members, and the directories that peers were refused with."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.shard = Shard(1)
         self.leader: Member = self.shard.until(lambda: self.shard.leader)
         self.other = next(each for each in self.shard.members.values() if each is not self.leader)
@@ -33,7 +32,7 @@ class Scene:
         self.standing: Any = SimpleNamespace(role="leader", own=())
         assert self.leader.replica is not None
         self.replica = self.leader.replica
-        self.view = MemberView(self.replica, links, self.standing, str(folder))
+        self.view = MemberView(self.replica, links, self.standing, lambda: 1)
 
     def replace(self, node: int) -> Any:
         return self.view.replace(7, node, self.leader.now)
@@ -44,8 +43,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def scene() -> Scene:
+    return Scene()
 
 
 def test_a_directory_is_replaced_by_the_one_that_its_node_came_with(scene: Scene) -> None:
