@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from contextlib import suppress
 
 from ..broker.access_file import Stamp, stamp_of
 from .errors import InvalidCertificate
@@ -99,6 +100,35 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
         ) from error
     except OSError as error:
         raise InvalidCertificate(f"{certificate} or {key} cannot be read: {error.strerror}") from error
+
+
+def valid_until(certificate: str, key: str) -> float:
+    """When the certificate of two PEM files ends, in seconds since 1970.
+
+    A handshake in memory finds it, since `ssl` shows a certificate only to its peer. The client in it trusts the file, also
+    where another authority has signed the certificate.
+
+    Raises InvalidCertificate if it cannot be used, or not by a client of today: it has ended, or is not valid yet.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    server = server_context(certificate, key)
+    if server is None:
+        raise InvalidCertificate("no certificate is set: set tls_certificate and tls_key")
+    client.load_verify_locations(certificate)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server)
+    answering = server.wrap_bio(to_server, to_client, server_side=True)
+    try:
+        for side in (asking, answering, asking):  # hello, certificate, its check
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        raise InvalidCertificate(f"clients refuse {certificate}: {error.verify_message}") from error
+    shown = asking.getpeercert()
+    assert shown is not None, "the handshake has a certificate after its second message"
+    return ssl.cert_time_to_seconds(str(shown["notAfter"]))
 
 
 def _no_password() -> str:

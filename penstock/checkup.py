@@ -13,12 +13,15 @@ import platform
 import resource
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from .broker.system import clock_is_synchronised
 from .config import Config
+from .gateway.errors import InvalidCertificate
+from .gateway.tls import valid_until
 from .installed import system, version_of
 from .storage import poison
 from .storage.board_row import total_bytes
@@ -37,6 +40,9 @@ NO_ROOM_BYTES = 64 << 20
 FILES_OF_A_PARTITION = 2
 FILES_BESIDE = 1024
 """For connections, and what a broker opens besides."""
+
+RENEWAL_S = 14 * 86400
+"""A certificate that ends sooner than this is worth a warning: those who renew it by a program do so before."""
 
 FORGETFUL = ("tmpfs", "ramfs")
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs")
@@ -65,6 +71,7 @@ def examine(config: Config) -> Iterator[Finding]:
         lambda: shared_memory(total_bytes(config.board_rows, config.mapped_readers), Path(SHARED_MEMORY)),
         lambda: limits(data),
         clock,
+        lambda: certificate(config.tls_certificate, config.tls_key),
         lambda: logs(data),
     ]
     for check in checks:
@@ -180,6 +187,22 @@ def clock() -> Iterator[Finding]:
     else:
         advice = "run chrony or systemd-timesyncd; in a container, on its host"
         yield Finding("clock", "warning", "the kernel says that the clock is not synchronised", advice)
+
+
+def certificate(path: str, key: str) -> Iterator[Finding]:
+    """Whether the doors that speak TLS can, and how long. Nothing to say without TLS."""
+    if not path and not key:
+        return
+    try:
+        left_s = valid_until(path, key) - time.time()
+    except InvalidCertificate as error:
+        yield Finding("certificate", "bad", error.message, "renew it: doors use new files without a restart")
+        return
+    says = f"{path} is valid for {left_s / 86400:.0f} more days"
+    if left_s < RENEWAL_S:
+        yield Finding("certificate", "warning", says, "renew it: doors use new files without a restart")
+    else:
+        yield Finding("certificate", "ok", says)
 
 
 def logs(data: Path) -> Iterator[Finding]:

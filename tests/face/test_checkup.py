@@ -12,6 +12,7 @@ import pytest
 from penstock import checkup
 from penstock.cli import exits
 from penstock.storage.errors import Error
+from support.certificates import make_certificate
 
 from .conftest import Cli, Served
 
@@ -122,6 +123,22 @@ def test_the_kernel_tells_of_its_clock(monkeypatch):
         assert states(checkup.clock()) == [state]
     monkeypatch.undo()
     assert states(checkup.clock()) in (["ok"], ["warning"])
+
+
+@pytest.mark.parametrize(("days", "state"), [(0.5, "warning"), (13.9, "warning"), (14.1, "ok")])
+def test_a_certificate_that_ends_soon_is_told_of(tmp_path, days, state):
+    (found,) = checkup.certificate(*make_certificate(tmp_path, days))
+    assert (found.state, f"{days:.0f} more days" in found.says, bool(found.advice)) == (state, True, state != "ok")
+
+
+def test_a_certificate_that_clients_refuse_is_bad(tmp_path):
+    (tmp_path / "other").mkdir()
+    path, key = make_certificate(tmp_path, -0.1)
+    (found,) = checkup.certificate(path, key)
+    assert (found.state, found.says) == ("bad", f"clients refuse {path}: certificate has expired")
+    for wrong in (make_certificate(tmp_path / "other")[1], "", str(tmp_path / "none")):
+        assert states(checkup.certificate(path, wrong)) == ["bad"]
+    assert states(checkup.certificate("", "")) == []
 
 
 def test_what_failed_syncs_left_is_found(data):

@@ -10,13 +10,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import penstock
 import pytest
 from penstock.broker import ServeConfig, access_file
 from support import npm
+from support.certificates import make_certificate
 from support.processes import Serving, spawn
 from support.sources import ROOT
 
@@ -84,19 +84,6 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory) -> tuple[str, str]:
     return make_certificate(tmp_path_factory.mktemp("tls"))
-
-
-def make_certificate(folder: Path) -> tuple[str, str]:
-    """A certificate for localhost, and its key."""
-    if which("openssl") is None:
-        pytest.skip("needs the openssl command")
-    certificate, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return certificate, key
 
 
 @pytest.fixture(scope="session")

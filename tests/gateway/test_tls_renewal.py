@@ -15,9 +15,10 @@ from penstock.broker import ServeConfig
 from penstock.exporter import ExporterConfig
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.tls import Certificate
+from support.certificates import make_certificate
 from support.processes import Serving
 
-from .conftest import LIBRARIES, NEEDS, make_certificate
+from .conftest import LIBRARIES, NEEDS
 
 WAIT_S = 40.0
 ANY = "tls://127.0.0.1:0"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import subprocess
-from pathlib import Path
 
 import httpx
 import pytest
 from penstock.gateway.errors import InvalidCertificate
 from penstock.gateway.lingering import LINGER_S
 from penstock.gateway.tls import server_context
+from support.certificates import make_certificate
 
 from ..conftest import GatewayProcess
 
@@ -67,9 +66,6 @@ def test_what_is_no_certificate_is_refused_with_the_file(certificate, tmp_path):
     assert server_context("", "") is None
 
 
-def test_a_key_with_a_password_is_refused(certificate, tmp_path):
-    locked = str(Path(tmp_path, "locked"))
-    command = ["openssl", "rsa", "-aes128", "-passout", "pass:secret", "-in", certificate[1], "-out", locked]
-    subprocess.run(command, check=True, capture_output=True)
+def test_a_key_with_a_password_is_refused(tmp_path):
     with pytest.raises(InvalidCertificate, match="password"):
-        server_context(certificate[0], locked)
+        server_context(*make_certificate(tmp_path, password="secret"))
