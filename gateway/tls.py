@@ -105,8 +105,8 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
 def valid_until(certificate: str, key: str) -> float:
     """When the certificate of two PEM files ends, in seconds since 1970.
 
-    A handshake in memory finds it, since `ssl` shows a certificate only to its peer. The client in it trusts the file, also
-    where another authority has signed the certificate.
+    A handshake in memory finds it, since `ssl` shows a certificate only to its peer. The client in it trusts the
+    file, also where another authority has signed the certificate.
 
     Raises InvalidCertificate if it cannot be used, or not by a client of today: it has ended, or is not valid yet.
     """
