@@ -1,8 +1,9 @@
 """The sockets between this node and its peers.
 
 Idea: each node listens for control and for data messages at two addresses, and connects to the same two of each peer.
-Messages go one way on each connection; the first is a PeerHello, without which nothing else is heard. Asking a socket
-of libzmq for news costs a system call, so one is asked only after its descriptor has told of some.
+Messages go one way on each connection; the first is a PeerHello, without which nothing else is heard. A peer that
+greets us is connected to at once: two nodes that are left elect a leader only when both hear each other. Asking a
+socket of libzmq for news costs a system call, so one is asked only after its descriptor has told of some.
 
 Contract: nothing here waits. `put` and `flush` send, `take` gives what has arrived, control messages first, and
 `renewed` names the peers that have a new connection: what was sent to them may be lost, so the Raft core probes them.
@@ -213,10 +214,13 @@ class PeerLinks:
             connection.again_s = now_s + AGAIN_S
             self._say(f"node {node} has another key, or one of us has none: give all nodes the same (--broker-key)")
         elif now_s >= connection.again_s:
-            del self._on_news[connection.socket.monitor_fd]
-            self._watch.unregister(connection.socket.monitor_fd)
-            connection.renew()
-            self._attend(connection.socket.monitor_fd, connection.socket.refresh)
+            self._renew(connection)
+
+    def _renew(self, connection: PeerConnection) -> None:
+        del self._on_news[connection.socket.monitor_fd]
+        self._watch.unregister(connection.socket.monitor_fd)
+        connection.renew()
+        self._attend(connection.socket.monitor_fd, connection.socket.refresh)
 
     def _look(self) -> None:
         for descriptor, _ in self._watch.poll(0):
@@ -274,6 +278,9 @@ class PeerLinks:
         greeted[peer] = hello.node, hello.uuid
         self.advertised[hello.node] = hello.advertise
         self._renewed.add(hello.node)
+        ours = self.outgoing[hello.node][self.servers.index(server)]
+        if not ours.socket.connected:  # the peer is back: libzmq might try again only two seconds later
+            self._renew(ours)
 
     def _refuse(self, server: ServerSocket, greeted: Greeted, peer: bytes, why: str) -> None:
         self._refused += 1

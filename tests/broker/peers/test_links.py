@@ -17,6 +17,7 @@ from penstock.broker.peers.links import NOTICE_S, TAKEN_MAX, PeerLinks
 from penstock.broker.peers.messages import PeerTurn, frames_of
 from penstock.broker.raft.messages import Entry, Kind, Message
 from penstock.storage.batch import parse
+from penstock.transport import socket_options
 from penstock.transport.sent import Sent
 from penstock.transport.zmq_sockets import Context
 from support.samples import BATCH
@@ -169,6 +170,25 @@ def test_a_node_that_comes_back_has_a_new_connection(pair: Pair) -> None:
     pair.links[2] = pair.open(2)
     pair.until(lambda: both_up(pair))
     assert pair.links[1].renewed() == {2}
+
+
+def test_a_node_that_comes_back_is_connected_to_when_it_greets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(socket_options.CLIENT, "RECONNECT_IVL", -1)  # libzmq never tries again by itself
+    pair = Pair(tmp_path)
+    pair.until(lambda: both_up(pair))
+    pair.links.pop(2).close()
+    pair.until(lambda: not pair.links[1].reachable())
+    pair.links[2] = pair.open(2)
+    pair.until(lambda: both_up(pair))
+    sockets = [each.socket for each in pair.links[1].outgoing[2]]
+    stranger = pair.context.client(pair.peers[1])
+    while not stranger.connected:
+        stranger.poll(1.0)
+    pair.links[1].renewed()
+    stranger.send(frames_of(replace(pair.identity(2).hello(1, b""), incarnation=8)))
+    pair.until(pair.links[1].renewed)
+    assert [each.socket for each in pair.links[1].outgoing[2]] == sockets, "a connection that stands is kept"
+    pair.context.close()
 
 
 def test_a_node_with_another_directory_is_refused(pair: Pair) -> None:
