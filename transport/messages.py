@@ -333,10 +333,10 @@ class Evicted(Message, tag=40, frozen=True):
 
 
 class LeaderMoved(Message, tag=41, frozen=True):
-    """The node leads no longer: to the client, the connection is lost. Unsolicited."""
+    """The node leads no longer: the connection counts as lost. Or it did not lead, and a leader serves. Unsolicited."""
 
     term: Count  # the newest that the node knows
-    leader: list[str] = []  # where clients connect to the new leader, as far as the node knows
+    leader: list[str] = []  # where clients connect to the leader, as far as the node knows
 
 
 # -- groups ---------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """What a member is to its clients: leader, follower, or neither yet; and what they are told when that changes.
 
 Idea: after each turn the role is looked at. A change is shown in the node's Welcome, and told to the supervisor. When
-the lead is lost, every client that was greeted hears LeaderMoved: what it waits for will not be answered here.
+the lead is lost, every client that was greeted hears LeaderMoved: what it waits for will not be answered here. Clients
+that were turned away since hear it once another leader, or this node, serves: so a client need not ask again and again.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class ShownRole:
         self._tell = tell
         self._told = ("", 0)
         self._incarnation = 0
+        self._serving: tuple[int, tuple[str, ...]] = (0, ())  # term and addresses of the leader that clients were told
         self._clients: dict[Peer, None] = {}
 
     def greeted(self, peer: Peer) -> None:
@@ -72,6 +74,10 @@ class ShownRole:
         if self._incarnation and self._node.incarnation != self._incarnation:
             self._say_moved(core.term, list(leader) if role == FOLLOWER else [])
         self._incarnation = self._node.incarnation
+        if leader and (core.term, leader) != self._serving and (role == LEADER or core.is_settled):
+            self._serving = core.term, leader
+            for peer in self._clients:
+                self._port.reply(peer, LeaderMoved(core.term, list(leader)))
         if (role, core.term) != self._told:
             self._told = role, core.term
             self._tell(role, core.term)

@@ -208,6 +208,12 @@ class RaftNode:
         """The last entry it knows to be committed."""
         return self._state.log.committed
 
+    @property
+    def is_settled(self) -> bool:
+        """Something of its term is known to be committed: the leader of this term serves, or did."""
+        log = self._state.log
+        return log.has(log.committed, self._state.term)
+
     def spares(self, node: int) -> bool:
         """The other members have a quorum without one of them, as far as a leader has heard of late."""
         return election.spares(self._state, node)

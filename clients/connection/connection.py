@@ -288,6 +288,8 @@ class Connection:
         if isinstance(message, LeaderMoved):
             if self._ready:
                 self._missed("it leads no longer", term=message.term, leader=message.leader)
+            else:
+                self._seeking.told(self.now, message.term, message.leader)
             return
         request: int = message.request  # pyright: ignore[reportAttributeAccessIssue]
         if request == self._greeting:

@@ -1,9 +1,10 @@
 """Which of several addresses to ask next for the leader of a cluster.
 
-Idea: ask any; follow the leader that an answer names; the newest term wins; rest after each round in which none led.
+Idea: ask any; follow the leader that an answer names; the newest term wins; rest after each round in which none led,
+until the node that was asked last tells who does.
 
 Contract: the caller asks `address` from `at` on, and says what came of it: `missed` or `found`. `at` is on the caller's
-clock, and no address is asked twice without a rest in between. Pure.
+clock, and no address is asked twice without a rest, or such news, in between. Pure.
 """
 
 from __future__ import annotations
@@ -58,12 +59,18 @@ class Search:
             self._refusals[self.address] = refusal
             self.refused = refusal if self._refusals.keys() >= set(self._addresses) else None
         named = self._usable(leader) if term >= self.term else ""
+        is_news = term > self.term  # what came of the leader before is of an older term
         self.term = max(self.term, term)
         self.at = now
-        if named and named not in self._missed:
+        if named and (is_news or named not in self._missed):
             self.address = named
         else:
             self._go_round(now)
+
+    def told(self, now: float, term: int, leader: Sequence[str]) -> None:
+        """A node that did not lead says, unasked, who leads by now: ask that one at once, in a new round."""
+        if term >= self.term and (named := self._usable(leader)):
+            self.address, self.at, self.term, self._missed = named, now, term, set()
 
     def _go_round(self, now: float) -> None:
         """The next address that was not asked in this round; else a rest, and another round."""

@@ -102,6 +102,11 @@ class Seeking:
         self._news_until = now + NEWS_S
         return self.search.at if refusal is None else FOREVER
 
+    def told(self, now: float, term: int, leader: Sequence[str]) -> None:
+        """The node, which did not lead us, says who leads by now."""
+        if self.has_left:
+            self.search.told(now, term, leader)
+
     def _other_leader(self, why: str, term: int, leader: Sequence[str]) -> NotLeader:
         error = NotLeader(
             f"{self._url}: {why}; {' or '.join(leader)} leads: connect there, or give the addresses of several nodes"
@@ -133,7 +138,9 @@ class Seeking:
         """When `left` or `turn` has something to do, though nothing arrives."""
         if is_ready or self.search.refused:
             return FOREVER
-        return self.search.at if self.has_left else self._leave_at
+        if self.has_left:
+            return self.search.at
+        return 0.0 if self._channel.unreachable else self._leave_at
 
     # -- nodes that were stopped, or cut off without a word -----------------------------------------------
 

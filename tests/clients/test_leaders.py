@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from penstock.broker.errors import NotLeader, WrongCluster
 from penstock.clients import Client, connect
-from penstock.clients.connection import seeking
+from penstock.clients.connection import search, seeking
 from penstock.clients.errors import TimedOut
 from support.shard import Shard
 
@@ -94,6 +94,17 @@ def test_what_every_node_says_is_told_when_none_leads(shard: Shard, dial: Callab
         impatient.create_topic("t")
     shard.move(1)
     assert patient.create_topic("t").name == "t"
+
+
+def test_a_client_that_rests_is_told_who_leads(
+    shard: Shard, dial: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "REST_MIN_S", 3600.0)
+    monkeypatch.setattr(search, "REST_MAX_S", 3600.0)
+    client = dial(shard.url, timeout=20.0)
+    shard.move(-1)
+    shard.elect(2, after=2)  # the leader before says it by its refusal; after the other two have, a client rests
+    assert client.create_topic("t").name == "t"
 
 
 def test_a_client_of_one_follower_is_told_at_once_who_leads(shard: Shard) -> None:

@@ -43,6 +43,8 @@ class Shard:
         files.mkdir("/data")
         self.broker = LocalBroker("/data", files)
         self.term, self.leader = 1, 0
+        self._turned_away: list[tuple[Door, Any]] = []
+        self._elect: tuple[int, int] | None = None
         self._lock = threading.Lock()
         self._sockets = Sockets()
         self.doors = [Door(self._sockets.server(url)) for url in urls]
@@ -60,10 +62,27 @@ class Shard:
     def move(self, leader: int, *, aloud: bool = False) -> None:
         """Another door leads, in the next term; none for -1. `aloud`: the old one tells its clients."""
         with self._lock:
-            old, self.leader, self.term = self.leader, leader, self.term + 1
-            self._drop_office()
-            if old >= 0:
-                self._end_channels(self.doors[old], LeaderMoved(self.term, self._hint()) if aloud else None)
+            self._move(leader, aloud=aloud)
+
+    def elect(self, leader: int, *, after: int) -> None:
+        """A door leads once so many greetings have been turned away from now on; those who sent them are told."""
+        with self._lock:
+            self._turned_away, self._elect = [], (leader, after)
+
+    def _move(self, leader: int, *, aloud: bool = False) -> None:
+        old, self.leader, self.term = self.leader, leader, self.term + 1
+        self._drop_office()
+        if old >= 0:
+            self._end_channels(self.doors[old], LeaderMoved(self.term, self._hint()) if aloud else None)
+
+    def _elect_if_due(self) -> None:
+        if self._elect is not None and len(self._turned_away) >= self._elect[1]:
+            self._move(self._elect[0])
+            self.broker.drive(None)  # its office is open before clients are told
+            self._elect = None
+            for door, peer in self._turned_away:
+                door.server.send(peer, frames(LeaderMoved(self.term, self._hint())))
+                door.server.flush()
 
     def kill(self, door: int) -> None:
         """A node dies with its connections."""
@@ -104,6 +123,7 @@ class Shard:
                 for number, door in enumerate(self.doors):
                     if not door.stopped:
                         self._serve(door, number == self.leader)
+                self._elect_if_due()
 
     def _serve(self, door: Door, leads: bool) -> None:
         while (received := door.server.receive()) is not None:
@@ -115,6 +135,8 @@ class Shard:
                 door.channels.setdefault(peer, self.broker.connect()).send(message, bytes(payload))
             elif (answer := self._refusal(message)) is not None:
                 door.server.send(peer, frames(answer))
+                if isinstance(message, Hello):
+                    self._turned_away.append((door, peer))
         for peer in door.server.lost():
             if (channel := door.channels.pop(peer, None)) is not None:
                 channel.close()

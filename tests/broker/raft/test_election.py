@@ -211,3 +211,14 @@ def _beat(rig: Rig, **fields: int) -> Message:
 
 def _snapshot(rig: Rig) -> Message:
     return Message(Kind.SNAPSHOT, 1, 2, rig.node.term, snapshot=Snapshot(9, 0, ConfState((1, 2, 3))))
+
+
+def test_a_term_is_settled_once_something_of_it_is_known_to_be_committed():
+    rig = Rig(1)
+    assert not rig.node.is_settled
+    rig.hears(Kind.APPEND, 2, term=2, index=1, log_term=1, entries=[entry(2, 2)], commit=1)
+    assert not rig.node.is_settled, "of the term before"
+    rig.hears(Kind.APPEND, 2, term=2, index=2, log_term=2, commit=2)
+    assert rig.node.is_settled
+    rig.hears(Kind.HEARTBEAT, 3, term=3)
+    assert not rig.node.is_settled

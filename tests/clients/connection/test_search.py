@@ -29,6 +29,32 @@ def test_the_leader_that_a_node_names_is_asked_next() -> None:
     assert search.address == B, "the round goes on"
 
 
+def test_a_leader_of_a_newer_term_is_asked_again() -> None:
+    search = Search([A, B])
+    search.missed(1.0, "it does not lead yet", term=3)
+    search.missed(1.0, "it follows", term=4, leader=[A])
+    assert (search.address, search.at) == (A, 1.0), "it did not lead in the term before"
+    search.missed(1.0, "it does not lead yet")
+    assert search.at == 1.0 + REST_MIN_S
+
+
+def test_news_that_comes_unasked_ends_the_rest() -> None:
+    search = Search([A, B])
+    for _ in range(2):
+        search.missed(1.0, "it does not lead", term=3)
+    search.told(1.01, 2, [B])
+    search.told(1.01, 3, [])
+    assert (search.address, search.at) == (A, 1.0 + REST_MIN_S), "outdated, and no news"
+    search.told(1.02, 4, ["unix:///b", B])
+    assert (search.address, search.at, search.term) == (B, 1.02, 4)
+    search.missed(1.02, "it does not lead yet", term=4)
+    assert (search.address, search.at) == (A, 1.02), "a new round"
+    search.missed(1.02, "it does not lead", term=4)
+    assert search.at == pytest.approx(1.02 + 2 * REST_MIN_S), "the next rest is longer all the same"
+    search.told(1.03, 4, [A])
+    assert (search.address, search.at) == (A, 1.03), "of the same term, too"
+
+
 def test_news_of_an_older_term_is_not_believed() -> None:
     search = Search([A, B, C])
     search.missed(1.0, "it follows", term=3)

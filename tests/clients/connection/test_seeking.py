@@ -1,0 +1,44 @@
+"""When a node of several is left for the next, as the channel tells."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.clients.connection.search import REST_MIN_S
+from penstock.clients.connection.seeking import REACH_S, Seeking
+from penstock.clients.connection.steps import FOREVER
+
+A, B = "unix:///a", "unix:///b"
+
+
+class Scene:
+    """A client of two nodes, whose channel is told what it is."""
+
+    def __init__(self) -> None:
+        self.channel: Any = SimpleNamespace(connected=True, unreachable=False)
+        self.turned: list[str] = []
+        self.seeking = Seeking(self.channel, f"{A},b", (A, B), self.turned.append, 0.0)
+
+
+def test_a_node_that_cannot_be_reached_is_left_at_once() -> None:
+    scene = Scene()
+    assert scene.seeking.due(is_ready=False) == REACH_S, "it may greet us yet"
+    assert scene.seeking.left(REACH_S / 2, is_ready=False) == ""
+    scene.channel.connected, scene.channel.unreachable = False, True
+    assert scene.seeking.due(is_ready=False) == 0.0, "nothing will arrive, so the driver must not wait for it"
+    assert scene.seeking.left(REACH_S / 2, is_ready=False) == "no connection"
+
+
+def test_news_counts_once_the_node_was_left() -> None:
+    seeking, turned = (scene := Scene()).seeking, scene.turned
+    seeking.told(1.0, 2, [B])
+    assert (seeking.search.address, seeking.search.term) == (A, 0), "its answer to the greeting is still to come"
+    for _ in range(2):
+        assert seeking.missed(1.0, "it does not lead") == FOREVER
+        seeking.turn(1.0, is_ready=False)
+    assert (turned, seeking.due(is_ready=False)) == ([B], 1.0 + REST_MIN_S), "it rests"
+    seeking.told(1.0, 2, [B])
+    assert seeking.due(is_ready=False) == 1.0
+    assert seeking.turn(1.0, is_ready=False)
+    assert turned == [B, B]
