@@ -10,8 +10,8 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from .bell import EventBell
@@ -63,6 +63,8 @@ class UnixClient:
         self._inbox: deque[list[Buffer]] = deque()
         self.more = False
         """The last message that was received was not the last one found."""
+        self._gathers = False
+        """What is sent waits for the end of a block."""
         self._retry_at = 0.0
         self._retry_s = RETRY_MIN_S
         self._made_at = 0.0  # the latest connection
@@ -126,6 +128,8 @@ class UnixClient:
 
     def refresh(self) -> None:
         """Find out what has happened: mostly that something came, and reading tells as much as asking before."""
+        if self._gathers:  # an interrupt kept a block from its end
+            self._leave_together()
         connection = self._connection
         if connection is None or connection.stalled or self._woken or not self._read(connection):
             self._look(0.0)
@@ -171,15 +175,33 @@ class UnixClient:
         connection = self._connection
         if connection is None or connection.unsent > UNSENT_BYTES_MAX:
             return Sent.FULL
-        stalled = connection.stalled
         connection.put(frames)
+        if not self._gathers:
+            self._leave(connection)
+        return Sent.TAKEN
+
+    def _leave(self, connection: UnixConnection) -> None:
+        stalled = connection.stalled
         try:
             connection.flush()
         except Lost:
-            return Sent.TAKEN  # what the server said before it left is still to be read; reading comes to its end
+            return  # what the server said before it left is still to be read; reading comes to its end
         if connection.stalled != stalled:
             self._epoll.modify(connection.fd, connection.events)
-        return Sent.TAKEN
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is sent in this block leaves at its end, with one write."""
+        self._gathers = True
+        try:
+            yield
+        finally:
+            self._leave_together()
+
+    def _leave_together(self) -> None:
+        self._gathers = False
+        if self._connection is not None:
+            self._leave(self._connection)
 
     def receive(self) -> list[Buffer] | None:
         """The next message; None when none waits. Looks for more when those that it found were handed out."""

@@ -12,6 +12,7 @@ from ..connection.readiness import Front
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable  # pyright: ignore[reportAttributeAccessIssue]
+    from contextlib import AbstractContextManager
 
     from ...storage.errors import Error
     from ...transport.messages import Answer, Joined, Message, Topic, Welcome
@@ -80,6 +81,9 @@ class SeveralChannel:
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:
         return self._inner.send(message, payload)
+
+    def together(self) -> AbstractContextManager[None]:
+        return self._inner.together()
 
     def receive(self) -> tuple[Answer, Buffer] | None:
         return self._inner.receive()

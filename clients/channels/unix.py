@@ -36,7 +36,7 @@ class UnixChannel:
         self.connections = self._socket.connections
         self.more = False
         self.due, self.wake, self.break_off = self._socket.due, self._socket.wake, self._socket.break_off
-        self.close = self._socket.close
+        self.close, self.together = self._socket.close, self._socket.together
 
     @property
     def connected(self) -> bool:

@@ -5,6 +5,7 @@ Contract: as channel.py. Must not know: what the messages mean.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ...transport.bell import Bell
@@ -36,6 +37,7 @@ class ZmqChannel:
 
     remote = True
     more = True
+    together = nullcontext  # its thread sends meanwhile
 
     def __init__(self, url: str, *, max_bytes: int, key: Key | None = None) -> None:
         self._url = url

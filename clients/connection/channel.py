@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+    from contextlib import AbstractContextManager
 
     from ...storage.errors import Error
     from ...transport.messages import Answer, Joined, Message, Topic, Welcome
@@ -56,6 +57,10 @@ class ClientChannel(Protocol):
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:
         """Take one message; False when it cannot be taken now."""
+        ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is sent in this block leaves at its end, with one write where that is possible."""
         ...
 
     def receive(self) -> tuple[Answer, Buffer] | None:

@@ -435,7 +435,8 @@ class Pump:
             if driver.closed or driver.pump is not self:
                 return None
             if driver.busy or connection.turns != turns:
-                driver.pump_idle = not connection.asking  # a sender must now rouse the pump
+                rests = not connection.asking and connection.due() > connection.clock() + REST_S
+                driver.pump_idle = rests  # a sender must now rouse the pump
                 return connection.turns, False, REST_S if driver.pump_idle else PUMP_PERIOD_S
             arrived = False
             while connection.turn():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...broker.engine.turns.replies import failure
@@ -63,6 +64,7 @@ class DirectoryChannel:
     """See the module."""
 
     remote = False
+    together = nullcontext
     refusal = None
     unreachable = False
     more = True

@@ -97,6 +97,8 @@ class WorkerCore:
 
     def turn(self, now: float) -> None:
         """See Part."""
+        if now >= self.leasing.put_off_until:
+            self.leasing.ask_without_ack()
         if now >= self.settling.send_at or now >= self.settling.again_at:
             self.settling.turn(now)
         if self.held and min(map(_beat_at, self.held.values())) <= now:
@@ -104,7 +106,8 @@ class WorkerCore:
 
     def due(self) -> float:
         """See Part."""
-        return min(self.settling.send_at, self.settling.again_at, *map(_beat_at, self.held.values()))
+        settling, beats = self.settling, map(_beat_at, self.held.values())
+        return min(settling.send_at, settling.again_at, self.leasing.put_off_until, *beats)
 
     def restored(self) -> None:
         """See Part: leases outlive connections, and questions are asked again by themselves, but one whose answer an
@@ -249,7 +252,7 @@ class WorkerCore:
 
     def settled(self, future: SettleFuture, deadline: float) -> Steps[None]:
         """Wait until the outcome is known."""
-        self.settling.send()
+        self.leasing.ack()
         while future.left:
             if self.connection.is_over(deadline):
                 self.connection.check(deadline, self._what)

@@ -11,6 +11,10 @@ A worker that takes tasks as they come would ask in vain each time: after tasks 
 is credit at once, if the application waits and no outcomes ride on the request. A `fetch` whose time is up then asks
 once more, because a waiting credit does not say whether there are records.
 
+A worker that takes, acks and waits for the ack, one after the other, would have the broker sync twice for each: once
+for the ack, once for the lease that was asked for before. So if the latest ack came right after its tasks, the next
+request waits for an ack, and both leave with one write and are judged in one turn. It waits no longer than outcomes do.
+
 Contract: an undecodable record hides no other one. A damaged record is rejected with that reason; one whose codec is
 not installed here is returned, and `fetch` raises it once it has nothing else. `fetch` returns nothing only when every
 request that had to be answered by its deadline was. Requests are repeated over a new connection. Those of a cancelled
@@ -29,10 +33,10 @@ from ...storage.errors import Error, InvalidBatch
 from ...transport.messages import Answer, Failure
 from ...transport.queue_messages import BY_GROUP, Lease, Leased, SettleTasks, Verb
 from ..connection.question import Question, raised
-from ..connection.steps import Pause, Steps
+from ..connection.steps import FOREVER, Pause, Steps
 from ..queues.picking import Unreadable, pick
 from .leases import PACE_MS, Held, LeaseHolder, SettleFuture, length_ms
-from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, settles_of
+from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, GATHER_S, settles_of
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Iterable, Sequence  # pyright: ignore[reportAttributeAccessIssue]
@@ -118,6 +122,10 @@ class Leasing:
         self._asked: dict[LeaseQuestion, None] = {}
         self._wanted = 1
         self._by_credit = False  # the latest tasks came by credit: as they came to the broker
+        self._handed_at = -FOREVER  # when tasks were handed out last
+        self._acks_soon = False  # the latest ack that was waited for came right after that
+        self.put_off_until = FOREVER
+        """When the request ahead goes by itself that waits for an ack."""
         self._trouble: Failure | None = None  # why the broker gives no leases now
         self._backoff_s = 0.0
         self._ask_at = 0.0
@@ -129,6 +137,8 @@ class Leasing:
     def fetch(self, max_records: int, deadline: float, *, settling: bool = False) -> Steps[list[Any]]:
         """At most `max_records` tasks. `settling`: outcomes go with the next request, or by themselves."""
         core, clock = self.core, self._connection.clock
+        if self.put_off_until < FOREVER:
+            self.ask_without_ack()
         self._wanted = max_records
         taken = self._take(max_records)
         asked, waits = not taken and self._proven, clock() < deadline
@@ -164,14 +174,38 @@ class Leasing:
 
     def _end_fetch(self, taken: list[Any], waits: bool, settling: bool) -> None:
         """Ask for the next tasks, or say why there are none."""
-        if taken and self._by_credit and waits and not (settling or self.core.settling.gathered):
+        gathered = settling or self.core.settling.gathered
+        if taken:
+            self._handed_at = self._connection.clock()
+        if taken and self._by_credit and waits and not gathered:
             self._give_credit(proven=False)
+        elif taken and self._acks_soon and not gathered:
+            self.put_off_until = self._handed_at + GATHER_S
         elif taken:
             self._ask_ahead(self.core.options.prefetch, AT_ONCE, settling)
         elif self._trouble is not None:
             raise raised(self._trouble)
         if settling:
             self.core.settling.send()
+
+    def ack(self) -> None:
+        """Send outcomes that a call waits for, and with them the request that was put off."""
+        self._acks_soon = self._connection.clock() < self._handed_at + GATHER_S
+        if self.put_off_until == FOREVER:
+            self.core.settling.send()
+            return
+        with self._connection.channel.together():
+            self.core.settling.send()
+            self._ask_put_off()
+
+    def ask_without_ack(self) -> None:
+        """Send the request that was put off: no ack has come."""
+        self._acks_soon = False
+        self._ask_put_off()
+
+    def _ask_put_off(self) -> None:
+        self.put_off_until = FOREVER
+        self._ask_ahead(self.core.options.prefetch, AT_ONCE, settling=False)
 
     def _still_awaited(self, deadline: float, now: float) -> bool:
         """Whether an answer is under way that may bring tasks, as it does if the broker lives."""
@@ -258,6 +292,7 @@ class Leasing:
 
     def recall(self) -> None:
         """Stop leasing: cancel unsent requests, and have those waiting at the broker answered at once."""
+        self.put_off_until = FOREVER
         for question in [question for question in self._asked if not question.times_sent and not question.settles]:
             question.cancel()
             self.forget(question)

@@ -8,6 +8,7 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -309,3 +310,73 @@ def test_a_message_that_leaves_with_those_that_waited_ends_the_wait_for_room(url
                 server.recv(1 << 20)
             assert not select.select([client.fd], [], [], 0)[0], "it would be looked at for ever"
             client.close()
+
+
+# -- several messages at once ------------------------------------------------------------------------------
+
+
+def heard(server: UnixServer) -> list[bytes]:
+    """What is there now."""
+    server.refresh()
+    found = []
+    while (received := server.receive()) is not None:
+        found.append(b"".join(bytes(frame) for frame in received[1]))
+    return found
+
+
+def test_what_is_sent_together_leaves_at_the_end_of_the_block(url):
+    server = UnixServer(url)
+    client = UnixClient(url)
+    greeted(server, client)
+    with client.together():
+        assert client.send([b"one"]) is Sent.TAKEN
+        assert client.send([b"two"]) is Sent.TAKEN
+        assert heard(server) == []
+    assert heard(server) == [b"one", b"two"]
+    assert client.send([b"three"]) is Sent.TAKEN
+    assert heard(server) == [b"three"]
+    client.close()
+    server.close()
+
+
+def test_an_error_in_the_block_keeps_nothing_from_leaving(url):
+    server = UnixServer(url)
+    client = UnixClient(url)
+    greeted(server, client)
+    with suppress(KeyboardInterrupt), client.together():
+        client.send([b"one"])
+        raise KeyboardInterrupt
+    assert heard(server) == [b"one"]
+    client.close()
+    server.close()
+
+
+def test_a_block_that_was_kept_from_its_end_ends_with_the_next_look(url):
+    server = UnixServer(url)
+    client = UnixClient(url)
+    greeted(server, client)
+    interrupted = client.together()
+    interrupted.__enter__()
+    client.send([b"one"])
+    assert heard(server) == []
+    client.refresh()
+    assert heard(server) == [b"one"]
+    client.send([b"two"])
+    assert heard(server) == [b"two"]
+    client.close()
+    server.close()
+
+
+def test_a_block_without_a_connection_or_a_message_does_nothing(url):
+    client = UnixClient(url)
+    with client.together():
+        assert client.send([b"one"]) is Sent.FULL
+    server = UnixServer(url)
+    client.close()
+    client = UnixClient(url)
+    greeted(server, client)
+    with client.together():
+        pass
+    assert heard(server) == []
+    client.close()
+    server.close()
