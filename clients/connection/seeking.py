@@ -29,6 +29,10 @@ NOT_LEADING = frozenset({NoLeader.code, NotLeader.code})
 REACH_S = 1.0
 """A node of several that does not greet the client within so long is left for the next."""
 
+REACH_AGAIN_S = 0.1
+"""The same, of a node that could not be reached before; doubles up to REACH_S. It may be starting: then it takes
+connections before it answers, while another one leads."""
+
 SILENCE_S = 1.0
 """One that owes an answer and says nothing for so long is sent a Ping."""
 
@@ -55,6 +59,7 @@ class Seeking:
         self._url = url
         self._turn_to = turn_to
         self._leave_at = now + REACH_S  # unless the node greets us; FOREVER once it is left
+        self._reach_s: dict[str, float] = {}  # by address, how long it has; REACH_S where nothing is said
         self._serves = False  # the node, since it greeted us
         self._was_found = False  # there was such a node
         self._heard = now
@@ -74,6 +79,7 @@ class Seeking:
         self._serves = self._was_found = True
         self.search.found(now, term)
         self.news, self._heard, self._probed = None, now, FOREVER
+        self._reach_s.clear()
 
     def lost(self) -> None:
         """The connection to the node is a new one."""
@@ -121,8 +127,13 @@ class Seeking:
         channel = self._channel
         if is_ready:
             return "" if channel.connected else "the connection is lost"
-        if not channel.unreachable and now < self._leave_at:
+        address = self.search.address
+        if channel.unreachable:
+            self._reach_s[address] = REACH_AGAIN_S
+        elif now < self._leave_at:
             return ""
+        else:
+            self._reach_s[address] = min(2 * self._reach_s.get(address, REACH_S), REACH_S)
         return "it does not answer a greeting" if channel.connected else "no connection"
 
     def turn(self, now: float, is_ready: bool) -> bool:
@@ -130,7 +141,7 @@ class Seeking:
         assert self._turn_to is not None
         if is_ready or not self.has_left or now < self.search.at or self.search.refused:
             return False
-        self._leave_at = now + REACH_S
+        self._leave_at = now + self._reach_s.get(self.search.address, REACH_S)
         self._turn_to(self.search.address)
         return True
 

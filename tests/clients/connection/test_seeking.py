@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from penstock.clients.connection.search import REST_MIN_S
-from penstock.clients.connection.seeking import REACH_S, Seeking
+from penstock.clients.connection.seeking import REACH_AGAIN_S, REACH_S, Seeking
 from penstock.clients.connection.steps import FOREVER
 
 A, B = "unix:///a", "unix:///b"
@@ -42,3 +43,27 @@ def test_news_counts_once_the_node_was_left() -> None:
     assert seeking.due(is_ready=False) == 1.0
     assert seeking.turn(1.0, is_ready=False)
     assert turned == [B, B]
+
+
+def test_a_node_that_could_not_be_reached_has_little_time_to_greet_when_it_can() -> None:
+    seeking, channel = (scene := Scene()).seeking, scene.channel
+    now, had = 0.0, []
+    for _ in range(7):
+        channel.unreachable = not had  # its listener is gone, and there again from the second round on
+        had.append(seeking.due(is_ready=False) - now)
+        now = max(seeking.due(is_ready=False), now)
+        assert seeking.left(now - 0.01, is_ready=False) == "" or channel.unreachable
+        assert seeking.left(now, is_ready=False)
+        seeking.missed(now, "no connection")  # of A
+        seeking.turn(now, is_ready=False)
+        seeking.missed(now, "it does not lead")  # of B, which answers
+        now = seeking.due(is_ready=False)
+        seeking.turn(now, is_ready=False)
+    assert had[1:] == pytest.approx([REACH_AGAIN_S, 0.2, 0.4, 0.8, REACH_S, REACH_S])
+    seeking.found(now, 1)
+    seeking.missed(now, "it leads no longer")
+    for _ in range(2):
+        now = max(seeking.due(is_ready=False), now)
+        assert seeking.turn(now, is_ready=False)
+        assert seeking.due(is_ready=False) == pytest.approx(now + REACH_S), "what was before is forgotten"
+        seeking.missed(now, "it does not lead")
