@@ -95,7 +95,8 @@ def remove_void(files: Files, path: str) -> None:
     listed = files.listdir(path)
     _, void = live_segments(listed)
     gone = [file for name in void for file in (name.segment_file, name.index_file)]
-    for name in [*gone, layout.POISON]:
-        if name in listed:
-            files.unlink(f"{path}/{name}")
-    files.sync_dir(path)
+    found = [name for name in [*gone, layout.POISON] if name in listed]
+    for name in found:
+        files.unlink(f"{path}/{name}")
+    if found:
+        files.sync_dir(path)

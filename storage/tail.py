@@ -101,6 +101,11 @@ class LogTail:
         position = self.opened[-1].position if self.opened else self.resting.position
         return LogEnd(self.written, position, self.end_offset, self.checksum, self.last_time_us, self.term)
 
+    @property
+    def rests(self) -> bool:
+        """Whether the next append opens a segment first, or makes one: that takes syncs."""
+        return self.must_cut or not self.opened
+
     def follow(self, batch: Batch, position: int) -> None:
         """The log ends behind `batch` now, which another process wrote at `position` of the active segment."""
         active = self.opened[-1]

@@ -418,6 +418,8 @@ class Node:
         if self._office is not None:
             self._office.lending.end_all()
         self.flush(now)
+        while self._office is not None and self._office.overlays.dirty:
+            self.flush(now)
         self._registry.settle()
         self.advance(now)
         if self._office is not None:

@@ -136,7 +136,7 @@ class Replica:
         self._opened_term = 0  # the term of this node in which an entry of its own was applied
         self._dirty: dict[LogWriter, None] = {}
         self._is_copied = False  # another member fetches what the newest checkpoint names
-        self.preparing = Preparing(node)
+        self.preparing = Preparing(node, replicated)
         self.clocks = clocks or MemberClocks(inf)
         files, (data, _, _) = order.log.files, order.log.path.rpartition("/")
         self.exchange = Exchange(self, files, data, send, order.log.options)

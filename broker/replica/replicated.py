@@ -69,8 +69,8 @@ class Replicated:
         if not batches:
             return []
         log.check_open()
-        if log.must_cut or not log.opened:
-            self._prepare(log)
+        if log.rests:
+            self.open(log)
         log.term = self.leading
         time_us = self.time_us = max(now_us, log.last_time_us)
         source = _Noted(Stamping(log.log_id, self.leading, time_us, log.options.max_batch_bytes))
@@ -93,16 +93,17 @@ class Replicated:
         noted, self._noted = self._noted, []
         return noted
 
-    def follow(self, log: LogTail, batches: Sequence[Buffer]) -> None:
-        """Append batches of the leader as they are, all or none. Raises what `LogWriter.append_stamped` does."""
-        self._all_or_none(log, batches, None)
-
-    def _prepare(self, log: LogTail) -> None:
+    def open(self, log: LogTail) -> None:
+        """Ready a log for its next append. Raises what `append` does."""
         try:
             appending.prepare(log)
         except BaseException:
             self._cut(log)
             raise
+
+    def follow(self, log: LogTail, batches: Sequence[Buffer]) -> None:
+        """Append batches of the leader as they are, all or none. Raises what `LogWriter.append_stamped` does."""
+        self._all_or_none(log, batches, None)
 
     def _all_or_none(self, log: LogTail, batches: Sequence[Buffer], source: Placing | None) -> list[Appended]:
         try:

@@ -333,3 +333,17 @@ def test_what_retention_removes_after_a_cut_is_all_but_the_segment_that_is_writt
     log.set_first(seq)
     kept = [each.base_seq for each in log.segments()]
     assert [ref.base_seq for ref in log.expired(seq)] == kept[:-1]
+
+
+def test_a_cut_that_removes_nothing_syncs_the_directory_once() -> None:
+    log, _ = followed()
+    log.sync()
+    files, synced = log.files, []
+    sync_dir = files.sync_dir
+    files.sync_dir = lambda path: (synced.append(path), sync_dir(path))[1]
+    log.cut_here()
+    assert synced == [PATH]
+    log.append_stamped(leader(4, held(log), [10])[len(SIZES) :])
+    log.cut(len(SIZES))
+    assert synced[1:] == [PATH, PATH], "a void segment is removed behind it"
+    assert held(reopened(log)) == held(log)

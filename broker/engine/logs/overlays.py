@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from .topics import Topic
 
 
+OPENED_AT_ONCE = 8
+"""Logs that one flush opens for their next append, which takes syncs: clients and peers are served meanwhile."""
+
+
 class Gate(Protocol):
     """Stands before a log that another process appends to."""
 
@@ -86,14 +90,19 @@ class Overlays:
 
     def flush(self, time_us: int) -> list[LogWriter]:
         """Append everything proposed since the last flush, but behind a gate that is closed, and to logs of a topic
-        that is being deleted.
+        that is being deleted. Where many logs rest, some of them stay dirty until the next flush.
 
         Returns the logs with something new.
         """
-        appended, gates = self.followed, self.gates
+        appended, gates, opened = self.followed, self.gates, 0
         overlays = [each for each in self.dirty if each not in self._halted] if self._halted else list(self.dirty)
         self.dirty.clear()
         for overlay in overlays:
+            if overlay.log.rests:
+                if opened == OPENED_AT_ONCE:
+                    self.dirty[overlay] = None
+                    continue
+                opened += 1
             gate = gates.get(overlay.log) if gates else None
             if gate is not None and not gate.opens():
                 continue

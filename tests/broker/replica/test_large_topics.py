@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.engine.logs.overlays import OPENED_AT_ONCE
 from penstock.broker.raft.messages import Kind, Message
 from penstock.broker.replica import catchup_messages as cm
 from penstock.broker.replica.order_checkpoints import SYNCED_AT_ONCE
@@ -70,16 +71,61 @@ def test_the_leader_keeps_lead_and_term_over_a_topic_of_a_thousand_partitions():
     assert all(len(each.replica.node.logs) == 1002 for each in shard.members.values())
 
 
-def wide(seed: int, partitions: int = 30) -> tuple[Shard, Member, bytes]:
-    """A shard with a record in each of many partitions, none of which is synced but in the order; and its leader."""
+@pytest.mark.parametrize("killed", ["none", "all", "followers"])
+def test_first_appends_to_many_logs_open_a_few_in_each_turn(killed: str):
+    shard, leader, topic = wide(6, used=killed != "none")
+    for member in [each for each in shard.members.values() if killed == "all" or each is not leader]:
+        if killed != "none":
+            member.crash(power=False)
+            member.start()
+    shard.network.clear()
+    leader = shard.until(lambda: shard.leader)
+    assert leader.replica is not None
+    term = leader.replica.core.term
+    requests = [
+        shard.send(leader, lambda number, at=partition: m.Produce(number, topic, at), bytes(encode([b"first"])))
+        for partition in range(30)
+    ]
+    opened = dict.fromkeys(shard.members.values(), 0)
+    for _ in range(60):
+        for member in shard.members.values():
+            before, resting = member.files.syncs, resting_logs(member)
+            for sent in [sent for sent in shard.network if sent.message.to == member.number]:
+                shard.deliver(shard.network.index(sent))
+            shard.tick(member)
+            shard.guard(member, lambda replica: replica.turn(leader.now))
+            found = resting - resting_logs(member)
+            assert found <= 16, "8 with the messages, however many these are, and 8 in the turn"
+            assert member.files.syncs - before <= 20
+            opened[member] += found
+            shard.sync(member)
+    assert all(isinstance(shard.answer(leader, request), m.Produced) for request in requests)
+    kept_open = [leader] if killed == "followers" else []
+    assert all(30 <= count <= 31 for each, count in opened.items() if each not in kept_open), "the catalogue's, too"
+    assert leader.leads
+    assert leader.replica.core.term == term
+    shard.invariants.check(full=True)
+
+
+def resting_logs(member: Member) -> int:
+    """Logs that a first append has to open."""
+    assert member.replica is not None
+    return sum(log.rests for log in member.replica.node.logs)
+
+
+def wide(seed: int, partitions: int = 30, *, used: bool = True) -> tuple[Shard, Member, bytes]:
+    """A shard with a record in each of many partitions, none of which is synced but in the order; and its leader.
+
+    Not `used`: without the records.
+    """
     shard = Shard(seed, checkpoint_every=10_000)
     leader = shard.until(lambda: shard.leader)
     request = shard.send(leader, lambda number: m.CreateTopic(number, "wide", partitions, {}))
-    topic = shard.until(lambda: shard.answer(leader, request)).topics[0].topic
+    topic = shard.until(lambda: shard.answer(leader, request), rounds=100 + 2 * partitions).topics[0].topic
     assert leader.replica is not None
-    for partition in range(partitions):
+    for partition in range(partitions if used else 0):
         shard.send(leader, lambda number, at=partition: m.Produce(number, topic, at), bytes(encode([b"x"])))
-    for _ in range(4):
+    for _ in range(4 + partitions // OPENED_AT_ONCE):
         for member in shard.members.values():
             shard.tick(member)
             shard.guard(member, lambda replica: replica.turn(leader.now))
@@ -87,7 +133,7 @@ def wide(seed: int, partitions: int = 30) -> tuple[Shard, Member, bytes]:
             shard.guard(member, lambda replica: replica.synced(leader.now))
         while shard.network:
             shard.deliver(0)
-    assert sum(log.durable < log.written for log in leader.replica.node.logs) >= partitions
+    assert not used or sum(log.durable < log.written for log in leader.replica.node.logs) >= partitions
     return shard, leader, topic
 
 
