@@ -55,7 +55,7 @@ class MemberView:
 
     def _own(self, node: int, now: Now) -> ClusterMember:
         role = self._standing.role
-        state = "serving" if role == LEADER else ""
+        state = "serving" if role == LEADER else "" if self._replica.directories.table.met else "waiting"
         lag = 0 if role == LEADER else UNKNOWN
         clock_us = self._replica.clocks.own(now)  # `now` may be the time of the others
         return ClusterMember(node, role, state, lag, self._room(), clock_us, list(self._standing.own))
@@ -69,11 +69,13 @@ class MemberView:
                 state = "differing"
         elif node not in reachable:
             state = "unreachable"
+        if state == "unreachable" and node in self._links.strangers:
+            state = "refused"
         replica, leads = self._replica, leader == status.node
         if replica.exchange.recovers(node) and node in reachable:
             role, state = RECOVERING, "installing"
         progress = replica.exchange.shipping.progress(node)
-        hears = leads and state != "unreachable"  # else what it said last would look like news of it
+        hears = leads and state not in ("unreachable", "refused")  # else what it said last would look like news of it
         room, clock_us = (replica.room.of(node), replica.clocks.of(node, now)) if hears else (UNKNOWN, 0)
         return ClusterMember(node, role, state, lag, room, clock_us, self._links.advertised.get(node, []), progress)
 

@@ -19,17 +19,21 @@ from support.members import DATA, Member, Shard
 
 
 class Scene:
-    """A leader's view over simulated members, and the directories that peers were refused with."""
+    """A leader's view over simulated members, and the directories that peers were refused with.
 
-    def __init__(self) -> None:
-        self.shard = Shard(1)
-        self.leader: Member = self.shard.until(lambda: self.shard.leader)
+    Of a `member` that is given: its own view, as a follower.
+    """
+
+    def __init__(self, shard: Shard | None = None, member: Member | None = None) -> None:
+        self.shard = shard or Shard(1)
+        self.leader: Member = member or self.shard.until(lambda: self.shard.leader)
         self.other = next(each for each in self.shard.members.values() if each is not self.leader)
         self.strangers: dict[int, bytes] = {}
         peers = {number: f"ipc:///{number}" for number in self.shard.numbers}
         own = PeerIdentity(cluster="c", node=self.leader.number, uuid=self.leader.uuid, incarnation=1, peers=peers)
-        links: Any = SimpleNamespace(own=own, strangers=self.strangers, advertised={}, reachable=lambda: set(peers))
-        self.standing: Any = SimpleNamespace(role="leader", own=())
+        self.reachable = set(peers)
+        links: Any = SimpleNamespace(own=own, strangers=self.strangers, advertised={}, reachable=lambda: self.reachable)
+        self.standing: Any = SimpleNamespace(role="follower" if member else "leader", own=())
         assert self.leader.replica is not None
         self.replica = self.leader.replica
         self.view = MemberView(self.replica, links, self.standing, lambda: 1)
@@ -63,6 +67,30 @@ def test_a_directory_is_replaced_by_the_one_that_its_node_came_with(scene: Scene
     assert ("follower", "replicating") in roles
     assert scene.replica.directories.is_settled
     assert scene.replica.directories.table.uuids[other.number] == other.uuid
+
+
+def test_a_node_of_a_new_cluster_waits_until_all_nodes_have_met() -> None:
+    shard = Shard(2)
+    shard.cut = {(1, 3), (2, 3), (3, 1), (3, 2)}
+    shard.rounds(40)
+    scene = Scene(shard, shard.members[1])
+    assert scene.role(1)[1] == "waiting"
+    shard.heal()
+    shard.until(lambda: shard.leader)
+    shard.rounds(5)
+    assert scene.role(1)[1] == ""
+
+
+def test_a_node_that_came_with_another_directory_is_refused_and_not_only_unreachable(scene: Scene) -> None:
+    number = scene.other.number
+    scene.strangers[number] = bytes(16)
+    assert scene.role(number) == ("follower", "replicating"), "its own directory is there, too"
+    scene.reachable.discard(number)
+    assert scene.role(number) == ("follower", "refused")
+    found = next(each for each in scene.view.state(1, scene.leader.now).members if each.node == number)
+    assert (found.free_bytes, found.clock_us) == (-1, 0), "what it said before is no news"
+    del scene.strangers[number]
+    assert scene.role(number) == ("follower", "unreachable")
 
 
 def test_what_cannot_be_replaced_is_refused_with_the_way_out(scene: Scene) -> None:
