@@ -27,6 +27,7 @@ from .backup_point import (
     LogCopy,
     Point,
     SegmentCopy,
+    check_owner,
     claim_directory,
     point_names,
     point_path,
@@ -142,7 +143,7 @@ class Backup:
         self._lock = lock.take(f"{target}/{layout.LOCK}", files)
         self._pinned: list[Pinned] = []
         try:
-            claim_directory(files, target, identity)
+            check_owner(files, target, identity)
         except BaseException:
             self._lock.release()
             raise
@@ -177,6 +178,7 @@ class Backup:
 
         Raises: StorageFull, OSError. Nothing is there then but what was there before.
         """
+        claim_directory(self._files, self._target, self.identity)  # not before: a follower is refused its places
         before = self._newest()
         total = sum(reader.size for pinned in self._pinned for reader in pinned.segments)
         copier = _Copier(self._files, self._target, before, total, progress)

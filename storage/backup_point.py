@@ -176,13 +176,18 @@ def check_directory(files: Files, directory: str) -> Identity | None:
     return found
 
 
-def claim_directory(files: Files, directory: str, identity: Identity) -> None:
-    """Make a directory that of one node's backups. Raises ForeignDirectory when it is another's."""
+def check_owner(files: Files, directory: str, identity: Identity) -> bool:
+    """Whether a directory is that of the node's backups, and not a new one. Raises ForeignDirectory for another's."""
     found = check_directory(files, directory)
-    if found is None:
-        owner = Identity(FORMAT, identity.node, identity.cluster)
-        files.rewrite(f"{directory}/{IDENTITY}", msgspec.json.encode(owner))
-    elif found.node != identity.node:
+    if found is not None and found.node != identity.node:
         raise ForeignDirectory(
             f"{directory} has backups of node {found.node}, not {identity.node}: give each node its own directory"
         )
+    return found is not None
+
+
+def claim_directory(files: Files, directory: str, identity: Identity) -> None:
+    """Make a directory that of one node's backups. Raises as `check_owner`."""
+    if not check_owner(files, directory, identity):
+        owner = Identity(FORMAT, identity.node, identity.cluster)
+        files.rewrite(f"{directory}/{IDENTITY}", msgspec.json.encode(owner))

@@ -259,6 +259,8 @@ def test_one_backup_at_a_time_and_one_node_a_directory(node: Node) -> None:
         Backup(node.files, node.data, "/backups")
     backup.close()
     other = Node(node.files, "/other").open()
+    Backup(node.files, other.data, "/backups").close()  # the first was given no places, so it has taken nothing
+    back_up(node)
     with pytest.raises(ForeignDirectory, match="has backups of node"):
         Backup(node.files, other.data, "/backups")
     node.files.create("/strange/thing").close()
