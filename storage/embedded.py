@@ -31,7 +31,7 @@ from .background_sync import BackgroundSync
 from .batch import Batch, encode
 from .buffer import RecordBuffer
 from .errors import AlreadyOpen, Closed, EndOfLog, ForeignDirectory, InvalidArgument, InvalidTopic, ReadOnly
-from .extents import Extents
+from .extents import extents_of
 from .files import Files
 from .follow import Following
 from .following import BoardPublisher, Follower
@@ -486,11 +486,7 @@ class Log:
     def segments(self) -> list[SegmentExtent]:
         """The segments and what lies in each, oldest first."""
         with self._reading:
-            reader = self._readable()
-            end = reader.limit()
-            row = reader.row(end) if end >= reader.names[0].base_seq else None
-            time_us = row.append_time_us if row is not None else 0
-            return Extents(reader).all(end, reader.end_offset_at(end), time_us)
+            return extents_of(self._readable())
 
     def _readable(self) -> LogReader:
         if not self._closing:

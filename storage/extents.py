@@ -49,3 +49,15 @@ class Extents:
         """Remove segments that are gone."""
         for name in names:
             self._sealed.pop(name, None)
+
+
+def extents_of(reader: LogReader) -> list[SegmentExtent]:
+    """Every segment that a reader finds, also where retention removes some meanwhile."""
+
+    def measure() -> list[SegmentExtent]:
+        end = reader.limit()
+        row = reader.row(end) if end >= reader.names[0].base_seq else None
+        time_us = row.append_time_us if row is not None else 0
+        return Extents(reader).all(end, reader.end_offset_at(end), time_us)
+
+    return reader.despite_removal(measure)

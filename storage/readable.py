@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from typing import TypeVar
 
 from . import layout
 from .accepted import covers, read_accepted
@@ -21,6 +22,8 @@ from .opening import find_end
 from .recovery import NOTHING, LogEnd, before, end_after
 from .segment import Newest
 from .segment_reader import SegmentCache, SegmentReader, log_of
+
+Found = TypeVar("Found")
 
 
 class ReadableLog:
@@ -136,6 +139,16 @@ class ReadableLog:
                 f"segment {name} of {self.path} is gone; the log begins at offset {self.first_offset}"
             ) from None
 
+    def despite_removal(self, find: Callable[[], Found]) -> Found:
+        """Retry while known segments turn out to be removed: what is looked for may be in another segment."""
+        while True:
+            known = self.names
+            try:
+                return find()
+            except (OutOfBounds, Corrupt):
+                if self.names == known:
+                    raise
+
     def place_of(self, seq: int) -> int:
         """Index in `names` of the segment that holds, or will hold, `seq`."""
         names = self.names
@@ -208,13 +221,13 @@ class ReadableLog:
     @property
     def first_offset(self) -> int:
         """The first offset that can be read."""
-        base = self.base_offset(0)
+        base = self.despite_removal(lambda: self.base_offset(0))
         return max(base, self._first()) if self._first is not None else base
 
     @property
     def end_offset(self) -> int:
         """The offset after the last readable record."""
-        return self.end_offset_at(self.limit())
+        return self.despite_removal(lambda: self.end_offset_at(self.limit()))
 
     def row(self, seq: int) -> layout.IndexRow | None:
         """The verified row of a batch; None when it is damaged. Segments that are new meanwhile are looked for."""

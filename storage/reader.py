@@ -8,7 +8,6 @@ Contract: as readable.py's. Damage raises Corrupt with the offset where good rec
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 
 from . import index, layout
 from .cursor import Chunk, Cursor, NotCached
@@ -28,7 +27,7 @@ class LogReader(ReadableLog):
 
         Raises OutOfBounds with the valid range, Corrupt when the record is in a damaged place.
         """
-        return self._despite_removal(lambda: self._cursor_at(offset))
+        return self.despite_removal(lambda: self._cursor_at(offset))
 
     def _cursor_at(self, offset: int) -> Cursor:
         limit = self.limit()
@@ -43,7 +42,7 @@ class LogReader(ReadableLog):
         Not `whole`: but for staged ones.
         """
         self.hear_of_cuts()
-        return self._despite_removal(lambda: self._cursor_at_end(self.end_offset_at(seq), seq, whole=whole))
+        return self.despite_removal(lambda: self._cursor_at_end(self.end_offset_at(seq), seq, whole=whole))
 
     def cursor_at(self, seq: int) -> Cursor:
         """A cursor whose next batch is `seq`, of any kind, whatever became of the one before. Raises Corrupt."""
@@ -53,16 +52,6 @@ class LogReader(ReadableLog):
         if row is None:
             raise Corrupt(f"batch {seq} of {segment.ref.path} is damaged or gone", path=segment.ref.path)
         return Cursor(self, segment.name, seq, row.position, row.base_offset, whole=True)
-
-    def _despite_removal(self, find: Callable[[], Cursor]) -> Cursor:
-        """Retry while known segments turn out to be removed: the record may be in another segment."""
-        while True:
-            known = self.names
-            try:
-                return find()
-            except (OutOfBounds, Corrupt):
-                if self.names == known:
-                    raise
 
     def _cursor_at_end(self, offset: int, limit: int, *, whole: bool = False) -> Cursor:
         place = self.place_of(limit + 1)
@@ -107,6 +96,9 @@ class LogReader(ReadableLog):
 
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at `time_us` (microseconds UTC) or later; the end offset when there is none."""
+        return self.despite_removal(lambda: self._offset_at(time_us))
+
+    def _offset_at(self, time_us: int) -> int:
         limit = self.limit()
         end = self.end_offset_at(limit)
         place = max(bisect_right(range(len(self.names)), time_us - 1, key=self._base_time) - 1, 0)

@@ -410,7 +410,7 @@ def test_a_reader_finds_what_is_left_though_it_has_not_looked_since_segments_wen
     writer = make(files)
     fill(writer)
     writer.sync()
-    readers = [LogReader(PATH, files, limit=lambda: writer.written) for _ in range(3)]
+    readers = [LogReader(PATH, files, limit=lambda: writer.written) for _ in range(6)]
     writer.set_first(150)
     gone = writer.expired(10**6)
     for ref in gone:
@@ -422,3 +422,6 @@ def test_a_reader_finds_what_is_left_though_it_has_not_looked_since_segments_wen
     assert readers[1].cursor_after(first_seq - 1).seq == first_seq
     with pytest.raises(OutOfBounds, match="which holds"):
         readers[2].cursor(3)
+    first = readers[0].first_offset
+    assert 0 < first <= 150
+    assert (readers[3].first_offset, readers[4].offset_at(0), readers[5].end_offset) == (first, first, 200)
