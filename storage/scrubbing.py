@@ -11,6 +11,7 @@ the page cache has is read from there. Must not know: clocks, what becomes of da
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -84,10 +85,16 @@ def scrub(files: Files, data: str) -> Iterator[ScrubbedPiece | Rot]:
                         is_whole = is_whole and isinstance(found, ScrubbedPiece)
                         yield found
                     elif is_whole:
-                        files.rewrite(f"{data}/{SCRUBBED}", msgspec.json.encode(found))
+                        _note(files, data, found)
             except (Error, OSError):
                 continue  # it was deleted, or cannot be read now: a reader says so
-    files.rewrite(f"{data}/{SCRUBBED}", b"{}")
+    with suppress(FileNotFoundError):
+        files.unlink(f"{data}/{SCRUBBED}")
+
+
+def _note(files: Files, data: str, place: _Place) -> None:
+    with suppress(Error, OSError):  # a full disk: what is not noted is read once more after a restart
+        files.rewrite(f"{data}/{SCRUBBED}", msgspec.json.encode(place))
 
 
 def _log(files: Files, path: str, behind: int) -> Iterator[ScrubbedPiece | Rot | _Place]:

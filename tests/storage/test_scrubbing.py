@@ -6,6 +6,7 @@ import pytest
 from penstock.storage import accepted, scrubbing
 from penstock.storage.batch import parse
 from penstock.storage.data_directory import SCRUBBED
+from penstock.storage.errors import StorageFull
 from penstock.storage.layout import DATA_START
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.scrubbing import Rot, ScrubbedPiece, closed_bytes, log_paths, scrub
@@ -159,3 +160,20 @@ def test_a_log_that_cannot_be_read_does_not_end_the_pass(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(scrubbing, "look", looking)
     assert len(list(scrub(files, DATA))) == 4
+
+
+def test_a_full_disk_does_not_end_a_pass_and_the_next_one_begins_anew(monkeypatch: pytest.MonkeyPatch):
+    files, _ = directory()
+    rewritten, is_full = files.rewrite, False
+
+    def rewrite(path: str, content: bytes) -> None:
+        if is_full:
+            raise StorageFull(f"cannot write to {path}.new: the disk is full")
+        rewritten(path, content)
+
+    monkeypatch.setattr(files, "rewrite", rewrite)
+    steps = scrub(files, DATA)
+    next(steps), next(steps)
+    is_full = True
+    assert len(list(steps)) == 4, "all that follows"
+    assert len(list(scrub(files, DATA))) == 6, "not from the place that was noted before the disk was full"
