@@ -158,7 +158,10 @@ class Intake:
             self._over_s[peer] = self._over_s.get(peer, 0.0) + count * step_s
 
     def end(self) -> float | None:
-        """The turn is over: see who sits out, and who is heard again. Returns when to look next."""
+        """The turn is over: see who sits out, and who is heard again. Returns when the next turn is due for that.
+
+        It is due at once where a connection is heard again: what it asked for goes on in turns.
+        """
         now_s = self._clock()
         if not self._turns % SAMPLE:
             self._turns_us.note(int((now_s - self._begun_s) * 1e6))
@@ -172,10 +175,14 @@ class Intake:
             self._hold(peer)
         if not (resumed or self._overdrafts.held or self._throttle.until_s):
             return None
+        is_heard_again = False
         for peer in (*resumed, *self._throttle.released(now_s)):
             if not self._throttle.holds(peer) and not self._overdrafts.holds(peer):
                 self._servers[peer.server].resume(peer.identity)
                 self._node.resume(peer)
+                is_heard_again = True
+        if is_heard_again:
+            return now_s
         return min((at_s for at_s in (self._overdrafts.next_s(), self._throttle.next_s()) if at_s), default=None)
 
     def _hold(self, peer: SocketPeer) -> None:

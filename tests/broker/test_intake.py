@@ -171,8 +171,10 @@ def test_one_that_uses_more_than_its_share_sits_out_with_all_that_it_asked_for()
     assert (parts.held, parts.resting, parts.resumed) == ([1], [SocketPeer(0, 1)], [])
     parts.now_s += ACTIVE_S + SHARE_S
     parts.intake.begin()
-    assert parts.intake.end() is None
+    assert parts.intake.end() == parts.now_s, "work that it asked for goes on in the next turn, which is at once"
     assert parts.resumed == [1, SocketPeer(0, 1)]
+    parts.intake.begin()
+    assert parts.intake.end() is None
 
 
 def test_time_in_which_the_broker_did_not_run_is_no_overdraft():
@@ -221,7 +223,7 @@ def test_turns_before_a_long_one_are_not_taken_for_time_in_which_it_ran():
     parts.sitting.clear()
     parts.idle_s += 4 * SHARE_S
     parts.turn()
-    assert (parts.intake.end(), parts.held) == (None, [1])
+    assert (parts.intake.end(), parts.held) == (parts.now_s, [1])
 
 
 def test_of_a_turn_with_two_sockets_the_second_is_not_charged_for_the_first_and_each_long_turn_for_itself():
@@ -312,6 +314,7 @@ def test_a_user_at_its_quota_sits_out_and_the_others_are_heard_as_without_it():
     assert with_flood[1:] == alone[1:]
     assert (flooded.held, flooded.resting) == ([1], [SocketPeer(0, 1)])
     flooded.now_s += 1.0
+    assert flooded.intake.end() == flooded.now_s
     assert flooded.intake.end() is None
     assert flooded.resumed == [1, SocketPeer(0, 1)]
     assert turns(flooded, 1, 3)[0][0].count(1) == 1
