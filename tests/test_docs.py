@@ -273,9 +273,10 @@ def figures(text: str) -> set[str]:
     return {found for line in text.splitlines() if line.startswith("|") for found in FIGURE.findall(line)}
 
 
-def test_the_comparison_has_figures_of_the_results_alone():
+@pytest.mark.parametrize(("name", "least"), [("comparison.md", 20), ("direct.md", 4)])
+def test_tables_of_figures_have_those_of_the_results_alone(name, least):
     results = (ROOT / "perf/RESULTS.md").read_text()
     bare = {f"{number} us" for number in re.findall(r"\| (\d[\d.,]*) (?=\|)", results)}  # tables of times have no units
-    page = figures((ROOT / "docs/comparison.md").read_text())
-    assert len(page) > 20
+    page = figures((ROOT / "docs" / name).read_text())
+    assert len(page) > least
     assert page - figures(results) - bare == set()
