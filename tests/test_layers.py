@@ -56,7 +56,7 @@ BELOW = {
     "penstock": ["penstock"],
 }
 
-ZMQ = ("raw_sockets", "zmq_socket", "zmq_curve", "zmq_serving", "zmq_connecting", "zmq_sockets")
+ZMQ = ("raw_sockets", "zmq_socket", "zmq_curve", "zmq_serving", "zmq_greeting", "zmq_connecting", "zmq_sockets")
 # Inside a floor: its folders and modules from the bottom up. Each imports from itself and from those before it.
 # "" is whatever is not named.
 ORDER = {

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from .errors import InvalidUrl
+from .errors import CannotListen, InvalidUrl
 from .sent import Sent
 from .url import Url
+from .zmq_greeting import GreetingSocket
 from .zmq_socket import FRAMES_MAX, NOBLOCK, Socket, SocketOwner, number, readable
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ EARLY_S = 1.0
 
 CLOSED_EARLY_MOST = 4
 """So many connections in a row, since the start: then the broker's key is taken to be wrong."""
+
+GREETING_S = 1.0
+"""How long what hung up may take to send its greeting."""
 
 NOT_KNOWN = (
     "the broker does not accept this key: it is unknown, has expired or was withdrawn; its administrator adds one with "
@@ -98,10 +103,18 @@ class ClientSocket(PullSocket):
         """The latest try to connect has failed; libzmq tries again by itself. Not yet where a broker was reached that
         ended the connection in its handshake: the next tries tell whether it refuses this client."""
         self._early = 0
+        self._url: Url | None = None
+        self._greet_again_s = 0.0
+        self._greeting: GreetingSocket | None = None  # of a broker that hung up on us, who have no key
         self._monitor.setsockopt(zmq.LINGER, 0)
         self._poller = zmq.Poller()
         self._poller.register(raw, zmq.POLLIN)
         self._poller.register(self._monitor, zmq.POLLIN)
+
+    def connect(self, url: Url) -> None:
+        """See PullSocket."""
+        self._url = url
+        super().connect(url)
 
     def send(self, frames: Sequence[Buffer]) -> Sent:
         """FULL while no connection is known of, or when the server reads more slowly than we send.
@@ -165,11 +178,28 @@ class ClientSocket(PullSocket):
             self.refusal = NOT_KNOWN
         elif kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
             self.refusal = NO_KEYS_THERE if self._has_key else KEY_NEEDED
-        elif self._has_key and not self.connections and time.monotonic() - self._reached_s < EARLY_S:
+        elif not self._has_key:
+            self._hung_up_on()
+        elif not self.connections and time.monotonic() - self._reached_s < EARLY_S:
             # What does not know the broker's key is hung up on, unanswered. So is who meets a port without its broker.
             self._closed_early += 1
             if self._closed_early >= CLOSED_EARLY_MOST:
                 self.refusal = OTHER_BROKER
+
+    def _hung_up_on(self) -> None:
+        """Look whether the broker wants a key: it may hang up before it has said so, as may anything else.
+
+        What its greeting says is known at one of the next failures: libzmq tries again after 0.1 to 0.2 s.
+        """
+        now_s = time.monotonic()
+        if self._greeting is not None and self._greeting.wants_key():
+            self.refusal = KEY_NEEDED
+        if self._greeting is not None and (self.refusal or now_s >= self._greet_again_s):
+            self._greeting.close()
+            self._greeting = None
+        if self._greeting is None and not self.refusal and self._url is not None and self._url.scheme == "tcp":
+            with suppress(CannotListen):
+                self._greeting, self._greet_again_s = GreetingSocket(self._context, self._url), now_s + GREETING_S
 
     def poll(self, timeout_s: float | None) -> bool:
         """Wait until a message can be received or the connection changed. False on timeout."""
@@ -183,4 +213,6 @@ class ClientSocket(PullSocket):
         if self in self._context.open:
             self.raw.disable_monitor()
             self._monitor.close(0)
+        if self._greeting is not None:
+            self._greeting.close()
         super().close()
