@@ -88,6 +88,10 @@ MUTANTS = [
         "a new leader publishes what is decided", f"{_HERE}/commits.py",
         "for _, home, name, decision in sorted(found", "for _, home, name, decision in sorted(found[:0]",
     ),
+    TransactionMutant(
+        "a new leader begins to publish", f"{_HERE}/commits.py",
+        "self._alarms.set(self, 0, lambda _: self._publisher.go_on())", "pass",
+    ),
     # what it adds up to
     TransactionMutant(
         "a decision keeps its stages until it is finished", f"{_TABLES}/decisions.py",
