@@ -121,7 +121,9 @@ def _ask_leader(urls: Iterable[str], message: Message, expected: type[A], timeou
 
 
 def _newest(found: list[ClusterState]) -> ClusterState:
-    return max(found, key=lambda each: (each.term, each.node == each.leader, bool(each.leader), each.entry))
+    """Of the highest term; in it the word of the node that the others follow, which may say that it does not serve."""
+    followed = {(each.term, each.leader) for each in found}
+    return max(found, key=lambda each: (each.term, (each.term, each.node) in followed, bool(each.leader), each.entry))
 
 
 def _addresses(state: ClusterState) -> list[str]:
