@@ -56,7 +56,7 @@ class TransferLead(Message, tag=118, frozen=True):
 
 
 class TransferBegun(Message, tag=119, frozen=True):
-    """The leader hands over to `node`, which may fail."""
+    """The leader hands over to `node`, which may fail; or is that node, and nothing is done."""
 
     request: Count
     node: Count

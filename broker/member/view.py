@@ -80,12 +80,15 @@ class MemberView:
         return ClusterMember(node, role, state, lag, room, clock_us, self._links.advertised.get(node, []), progress)
 
     def transfer(self, request: int, node: int) -> TransferBegun:
-        """Begin to hand the lead over; 0: to the follower that has the most. Raises InvalidRequest, NotLeader."""
+        """Begin to hand the lead over; 0: to the follower that has the most. Nothing to do for the leader itself.
+
+        Raises InvalidRequest, NotLeader.
+        """
         core, status = self._replica.core, self._replica.core.status()
         if self._standing.role != LEADER:
             raise self._replica.node.not_leading()
         if node == status.node:
-            raise InvalidRequest(f"node {node} leads already: name another one, or none")
+            return TransferBegun(request, node, status.term)
         chosen = node or self._furthest(status)
         if chosen not in status.members:
             raise InvalidRequest(

@@ -53,7 +53,8 @@ def status(session: Invocation) -> int:
 @click.option("--to", "node", type=click.IntRange(1, 255), metavar="NUMBER", help="Default: the one that has the most.")
 @with_session
 def transfer(node: int | None, session: Invocation) -> None:
-    """Hand the lead over to another node, and wait until it leads. Clients follow; nothing is lost."""
+    """Hand the lead over to another node, and wait until it leads. Clients follow; nothing is lost. To the node
+    that leads there is nothing to do."""
     from ..clients.cluster import cluster_state, transfer_lead
     from ..clients.errors import TimedOut
 
@@ -61,10 +62,12 @@ def transfer(node: int | None, session: Invocation) -> None:
     begun = transfer_lead(urls, node or 0, min(ASK_S, session.config.timeout_s))
     while time.monotonic() < deadline:
         state = cluster_state(urls, min(ASK_S, session.config.timeout_s))
-        if state.term > begun.term and state.leader:
+        if state.leader and (state.term > begun.term or state.leader == begun.node):
+            leads = "leads" if state.term > begun.term else "leads already,"
             session.output.say(
-                "transferred", f"node {state.leader} leads in term {state.term}", leader=state.leader, term=state.term
-            )
+                "transferred", f"node {state.leader} {leads} in term {state.term}",
+                leader=state.leader, term=state.term,
+            )  # fmt: skip
             return
         time.sleep(LOOK_S)
     raise TimedOut(

@@ -138,6 +138,14 @@ def test_a_member_that_fetches_what_it_has_lost_is_recovering_and_shows_how_far_
     assert shown[-1] == ("follower", "replicating", "")
 
 
+def test_a_lead_is_where_it_is_to_go(scene: Scene) -> None:
+    term = scene.leader.replica.core.term if scene.leader.replica else 0
+    begun = scene.view.transfer(7, scene.leader.number)
+    assert (begun.request, begun.node, begun.term) == (7, scene.leader.number, term)
+    assert scene.replica.core.status().transferee == 0, "nothing begins"
+    assert scene.view.transfer(8, scene.other.number).node == scene.replica.core.status().transferee
+
+
 def test_a_leader_shows_its_own_clock_as_it_is_and_not_the_time_that_it_goes_by(scene: Scene) -> None:
     scene.leader.lag_s = 86_400.0
     scene.shard.rounds(3)
