@@ -254,7 +254,9 @@ def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:
             found = True
             yield Finding("broker", "warning", f"{stats[counter]} {what}", advice)
     if not found:
-        yield Finding("broker", "ok", f"serves {stats.get('topics', 0)} topics")
+        follows = stats.get("cluster.leads") == 0
+        says = "follows the leader of its cluster" if follows else f"serves {stats.get('topics', 0)} topics"
+        yield Finding("broker", "ok", says)
 
 
 def _file_system(path: Path) -> str:

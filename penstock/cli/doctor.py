@@ -6,8 +6,11 @@ space, otherwise 1.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from ..broker.errors import NotLeader
 from ..checkup import Finding, examine, of_stats
 from ..storage.errors import Error
 from . import exits
@@ -41,11 +44,21 @@ def command(session: Invocation) -> int:
 def _broker(session: Invocation) -> list[Finding]:
     """What the broker says, if one answers."""
     try:
-        with session.connect() as client:
-            return list(of_stats(client.stats()))
+        return list(of_stats(_stats(session)))
     except Error as error:
         advice = "start it with penstock serve, if it should run" if error.code == "no_broker" else "see its log"
         return [Finding("broker", "warning", error.message, advice)]
+
+
+def _stats(session: Invocation) -> dict[str, Any]:
+    """The counters of the broker, also of a node that follows."""
+    from ..clients.cluster import node_stats
+
+    try:
+        with session.connect() as client:
+            return client.stats()
+    except NotLeader:
+        return node_stats(session.url, session.config.timeout_s)
 
 
 def _show(session: Invocation, found: list[Finding]) -> None:

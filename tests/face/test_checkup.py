@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from penstock import checkup
+from penstock.broker.errors import NotLeader
 from penstock.cli import exits
 from penstock.storage.errors import Error
 from support.certificates import make_certificate
@@ -221,6 +222,22 @@ def test_the_exit_code_is_that_of_the_worst(cli: Cli, monkeypatch, kinds, code):
     result = cli("doctor")
     assert result.code == code
     assert ("mend it" in result.text) == bool(kinds)
+
+
+def test_a_node_that_follows_is_well(cli: Cli, monkeypatch):
+    def follows(self):
+        raise NotLeader("another one leads")
+
+    asked = []
+    monkeypatch.setattr("penstock.cli.options.Invocation.connect", follows)
+    stats = {"cluster.leads": 0}
+    monkeypatch.setattr("penstock.clients.cluster.node_stats", lambda url, timeout_s: asked.append(url) or stats)
+    _, found = doctor(cli, "--url", "tcp://127.0.0.1:7")
+    (broker,) = (each for each in found if each["check"] == "broker")
+    assert (broker["state"], broker["says"]) == ("ok", "follows the leader of its cluster")
+    assert asked == ["tcp://127.0.0.1:7"]
+    stats["scrub.rotten"] = 2
+    assert doctor(cli, "--url", "tcp://127.0.0.1:7")[0] == exits.DAMAGED
 
 
 def test_an_error_of_the_broker_is_shown(cli: Cli, monkeypatch):
