@@ -6,8 +6,11 @@ what members tell each other.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
+from ..storage.units import count_text
 from ..transport.url import connect_url, listen_url
 from .errors import InvalidPeers
 from .exposure import need_closed
@@ -39,7 +42,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
             raise InvalidPeers(f"--cluster {self.name!r}: a name has 1 to {NAME_MAX} printable characters")
         if len(self.peers) not in SIZES:
             raise InvalidPeers(
-                f"{len(self.peers)} nodes are named by --peer: a cluster has 3 or 5, each named once, this one too"
+                f"--peer names {count_text(len(self.peers), 'node')}: a cluster has 3 or 5, this one too"
             )
         if self.node not in self.peers:
             raise InvalidPeers(
@@ -53,6 +56,16 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
             listen_url(self.own_address), guarded=guarded, insecure=insecure,
             way_out="give all nodes the same key (--broker-key)",
         )  # fmt: skip
+
+    def check_apart(self, listen: Iterable[str]) -> None:
+        """Raise InvalidPeers if clients are to come where this node hears the others."""
+        taken = {str(listen_url(each)) for each in (self.own_address, data_address(self.own_address))}
+        for address in listen:
+            if str(listen_url(address)) in taken:
+                raise InvalidPeers(
+                    f"--listen {address}: there this node hears the others, at {self.own_address} and the next port; "
+                    "choose another for clients"
+                )
 
     def _check_addresses(self) -> None:
         taken: dict[str, int] = {}

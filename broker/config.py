@@ -67,6 +67,8 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
                     "key (--broker-key)"
                 )
         found = self.listen or (f"unix://{self.data}/broker.sock",)
+        if self.cluster is not None:
+            self.cluster.check_apart(found)
         for address in found:
             url = listen_url(address)
             if self.access and url.scheme == "tcp" and not self.broker_key:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -26,9 +27,10 @@ def test_three_nodes_on_this_machine_are_a_cluster() -> None:
         ({"name": ""}, "1 to 200"),
         ({"name": "x" * 201}, "1 to 200"),
         ({"name": "a\nb"}, "1 to 200"),
-        ({"peers": dict(list(GOOD.peers.items())[:2])}, "2 nodes are named"),
-        ({"peers": {**GOOD.peers, 4: "ipc:///tmp/a"}}, "4 nodes are named"),
-        ({"peers": {**GOOD.peers, **{n: f"ipc:///tmp/{n}" for n in (4, 5, 6, 7)}}}, "7 nodes are named"),
+        ({"peers": dict(list(GOOD.peers.items())[:2])}, "--peer names 2 nodes: "),
+        ({"peers": {2: GOOD.peers[2]}}, "--peer names 1 node: "),
+        ({"peers": {**GOOD.peers, 4: "ipc:///tmp/a"}}, "--peer names 4 nodes: "),
+        ({"peers": {**GOOD.peers, **{n: f"ipc:///tmp/{n}" for n in (4, 5, 6, 7)}}}, "--peer names 7 nodes: "),
         ({"node": 4}, "--node 4 is none of the nodes that --peer names (1, 2, 3)"),
         ({"peers": {2: GOOD.peers[2], 1: GOOD.peers[1], 256: "ipc:///tmp/a"}}, "1 to 255"),
         ({"peers": {2: GOOD.peers[2], 1: GOOD.peers[1], 0: "ipc:///tmp/a"}}, "1 to 255"),
@@ -63,6 +65,20 @@ def test_a_node_may_listen_elsewhere_than_it_is_reached() -> None:
     for bad in "tcp://*:0", "tcp://127.0.0.1:65535", "unix:///tmp/a":
         with pytest.raises(InvalidPeers):
             replace(own, listen=bad).check(guarded=True, insecure=False)
+
+
+def test_clients_come_elsewhere_than_the_other_nodes(tmp_path: Path) -> None:
+    def serving(*listen: str, **changes: Any) -> ServeConfig:
+        return ServeConfig(data=str(tmp_path), cluster=replace(GOOD, **changes), listen=listen)
+
+    for own in "tcp://127.0.0.1:7004", "tcp://127.0.0.1:7005":
+        with pytest.raises(InvalidPeers, match=f"--listen {own}: there this node hears the others.*choose another"):
+            serving("unix:///tmp/a", own).addresses()
+    with pytest.raises(InvalidPeers, match=r"at tcp://127\.0\.0\.1:8004 and"):
+        serving("tcp://127.0.0.1:8004", listen="tcp://127.0.0.1:8004").addresses()
+    serving("tcp://127.0.0.1:7004", listen="tcp://127.0.0.1:8004").addresses()
+    serving("tcp://127.0.0.1:7003").addresses()  # where the others are is theirs
+    serving().addresses()
 
 
 def test_users_need_nodes_that_are_known(tmp_path: Path) -> None:
