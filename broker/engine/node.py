@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...storage.errors import Corrupt, Error, Poisoned, ReadFailed, StorageFull
+from ...storage.errors import Corrupt, Error, Poisoned, ReadFailed, StorageError, StorageFull
 from ...transport.messages import (
     AskEnds,
     Checkpoint,
@@ -385,8 +385,11 @@ class Node:
         """Why partitions could not be opened, by topic and number."""
         return self._registry.unavailable()
 
-    def tell_damage(self, on_damage: Callable[[Corrupt], None]) -> None:
-        """Have `on_damage` told, from within this node's own calls, of what reading its partitions meets."""
+    def tell_damage(self, on_damage: Callable[[Corrupt], StorageError]) -> None:
+        """Have `on_damage` told, from within this node's own calls, of what reading its partitions meets.
+
+        It returns what readers are told.
+        """
         self._registry.on_damage = on_damage
 
     @property

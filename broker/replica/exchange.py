@@ -110,6 +110,10 @@ class Exchange:
         else:
             self._replica.mended(damage)
 
+    def mends(self, damage: Corrupt) -> bool:
+        """Whether what is damaged may yet come from another member."""
+        return self.mending.mends(log_in(self._data, damage.path))
+
     def _mended(self, log: str, batches: int, problem: str) -> None:
         on_mended = self._on_mended.pop(log)
         if batches and not problem:

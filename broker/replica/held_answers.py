@@ -6,7 +6,9 @@ held until the round of its turn is confirmed. All answers of a turn share one r
 
 Contract: a port like the one it wraps (engine/ports.py). Held answers are dropped with the lead: their connections are
 told `Moved`. Deliveries, greetings and counters pass at once. Once a read has met damage, nothing leaves any more: the
-others have what is damaged here, and the replica closes, if they can go on without it.
+others have what is damaged here, and the replica closes. If they cannot go on without it, readers wait until it has had
+from the others what they have. What none of them has is left to readers, as where there is one broker: they verify
+columns, and so miss no more than what is damaged.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...storage.cursor import Chunk
-from ...storage.errors import Corrupt
+from ...storage.errors import Corrupt, ReadFailed
 from ...transport.messages import ClusterState, Deliver, StatsReply, TransferBegun, Welcome
 from .damage import verify
 
@@ -38,6 +40,8 @@ class HeldAnswers:
         """Whether the others go on if this replica closes."""
         self.tell: Callable[[Corrupt], None] = lambda damage: None
         """Told of damage that this replica goes on with."""
+        self.mends: Callable[[Corrupt], bool] = lambda damage: False
+        """Whether what is damaged may yet come from the other nodes."""
         self._told: set[str] = set()
         self._port = port
         self.is_behind = port.is_behind
@@ -68,24 +72,32 @@ class HeldAnswers:
         """As the port does, and verifies columns. Raises what the port does."""
         try:
             found = self._port.read(cursor, max_bytes, limit_seq, token)
-            if isinstance(found, Chunk):
-                verify(found.batches, cursor.path)
-            return found
         except Corrupt as error:
-            self.meet(error)
-            raise
+            raise self.meet(error) from error
+        if isinstance(found, Chunk):
+            try:
+                verify(found.batches, cursor.path)
+            except Corrupt as error:
+                told = self.meet(error)
+                if told is not error or self.damage is not None:
+                    raise told from error
+        return found
 
-    def meet(self, damage: Corrupt) -> None:
-        """A read has met damage: the replica closes, and others tell clients what is damaged here.
+    def meet(self, damage: Corrupt) -> Corrupt | ReadFailed:
+        """A read has met damage. Returns what the reader is told, if anything leaves here any more.
 
-        Where the others cannot go on without it, it stays, and clients are told of the damage.
+        The replica closes, and others tell clients what is damaged here. Where the others cannot go on without it, it
+        stays, and readers ask again while it has from the others what they have.
         """
-        if self.damage is None and not self.spared():
-            if damage.path not in self._told:
-                self._told.add(damage.path)
-                self.tell(damage)
-        else:
+        if self.damage is not None or self.spared():
             self.damage = self.damage or damage
+            return damage
+        if damage.path not in self._told:
+            self._told.add(damage.path)
+            self.tell(damage)
+        if self.mends(damage):
+            return ReadFailed(f"{damage.message}: the other nodes are asked for what has rotted here, ask again")
+        return damage
 
     def forget_told(self) -> None:
         """Tell of damage again that is met from now on."""

@@ -71,6 +71,10 @@ class Mending:
         """Whether a log is being mended."""
         return bool(self._logs)
 
+    def mends(self, log: str) -> bool:
+        """Whether this log is being mended, or will be."""
+        return log in self._logs
+
     def begin(self, log: str) -> None:
         """Something of a log has rotted. Harmless while it is being mended."""
         self._logs.setdefault(log)

@@ -152,6 +152,7 @@ def _held_answers(port: Port, lead: list[Replica], on_damage: Callable[[Corrupt]
 
     answers = HeldAnswers(port)
     answers.spared, answers.tell = lambda: lead[0].heartbeats.spares_itself, stay
+    answers.mends = lambda damage: lead[0].exchange.mends(damage)
     return answers
 
 

@@ -78,7 +78,7 @@ class LogRegistry:
         self._watcher = watcher
         self.trimmed: dict[Partition, None] = {}
         """Partitions that have moved their first offset, and may have files below it."""
-        self.on_damage: Callable[[Corrupt], None] = lambda damage: None
+        self.on_damage: Callable[[Corrupt], StorageError] = lambda damage: damage
         """Told of what reading a partition meets."""
         self.told_end: dict[Partition, int] = {}
         """The end that readers of a partition were told of."""

@@ -65,7 +65,7 @@ class Partition:
         self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
         self.unreadable: set[object] = set()  # readers that failed and try again
         self.lent = LentState()
-        self.on_damage: Callable[[Corrupt], None] = lambda damage: None
+        self.on_damage: Callable[[Corrupt], StorageError] = lambda damage: damage
 
     def __repr__(self) -> str:
         return f"partition {self.number} of topic {self.topic}"
@@ -334,18 +334,21 @@ class Partition:
         return min(max(self.reader.offset_at(time_us), self.first), self.end)
 
     def cursor(self, offset: int) -> Cursor:
-        """A cursor over the log from the batch that holds `offset`."""
+        """A cursor over the log from the batch that holds `offset`. Raises what `met` returns."""
         try:
             return self.reader.cursor(offset)
         except Corrupt as error:
-            self.met(error)
-            raise
+            raise self.met(error) from error
 
-    def met(self, damage: Corrupt) -> None:
-        """Say from now on that this partition is damaged, unless the loss was accepted."""
+    def met(self, damage: Corrupt) -> StorageError:
+        """Say from now on that this partition is damaged, unless the loss was accepted.
+
+        Returns what readers are told: it, or that they ask again, as other nodes may have what is damaged.
+        """
         if not isinstance(damage, AcceptedLoss):
             self.damaged = True
-            self.on_damage(damage)
+            return self.on_damage(damage)
+        return damage
 
     def around(self, damage: Corrupt, position: int) -> int | None:
         """The offset where reading continues after damage at `position`; None if nothing behind it can be read."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Awaited(Protocol):
     """A partition."""
 
-    def met(self, damage: Corrupt) -> None:
+    def met(self, damage: Corrupt) -> object:
         """Say that it is damaged."""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from penstock.broker.replica.held_answers import HeldAnswers
-from penstock.storage.errors import Corrupt
+from penstock.storage.errors import Corrupt, ReadFailed
 from penstock.transport import messages as m
 from support.engine import MemoryPort
 
@@ -77,13 +77,19 @@ def test_nothing_leaves_once_a_read_has_met_damage():
     assert answers.damage.message == "first"
 
 
-def test_a_read_that_meets_damage_is_noted_and_raises_as_before():
-    port = MemoryPort()
+@pytest.mark.parametrize(
+    ("spared", "mends", "told", "closes"),
+    [(True, True, Corrupt, True), (False, True, ReadFailed, False), (False, False, Corrupt, False)],
+)
+def test_a_reader_is_told_of_damage_unless_others_may_have_what_is_damaged(spared, mends, told, closes):
+    port, heard = MemoryPort(), list[Corrupt]()
     port.read = raising  # pyright: ignore[reportAttributeAccessIssue]
     answers = HeldAnswers(port)
-    with pytest.raises(Corrupt):
-        answers.read(Any, 1, 1, "token")
-    assert answers.damage is not None
+    answers.spared, answers.mends, answers.tell = lambda: spared, lambda damage: mends, heard.append
+    for _ in range(2):
+        with pytest.raises(told):
+            answers.read(Any, 1, 1, "token")
+    assert (answers.damage is not None, len(heard)) == (closes, 0 if closes else 1)
 
 
 def raising(*_: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from penstock.broker.replica import catchup_messages as cm
@@ -147,6 +148,50 @@ def test_a_member_that_reads_damage_closes_and_is_mended_by_followers():
     shard.until(lambda: are_clean(shard) and is_whole(shard))
     assert "installs" not in shard.counts
     assert isinstance(shard.ask(fetch), m.Fetched)
+
+
+def answers_of_a_leader_that_may_not_close(shard: Shard, topic: bytes) -> list[Any]:
+    """What it answers to one reader after the other, until all records are read or one is refused for good."""
+    leader, offset, answers = shard.leader, 0, []
+    leader.replica._answers.spared = lambda: False
+    while offset < 10 and len(answers) < 200:
+        fetch = lambda n: m.Fetch(n, topic, 0, offset, term=-1, max_bytes=1 << 20, wait_ms=0)  # noqa: B023, E731
+        answers.append(shard.ask(fetch))
+        if isinstance(answers[-1], m.Fetched):
+            offset = answers[-1].next_offset
+        elif not answers[-1].retry:
+            break
+    assert shard.leader is leader
+    return answers
+
+
+def test_readers_wait_for_what_others_have_where_the_leader_may_not_close():
+    """They were told of damage at once, and went on behind records that two other nodes had whole."""
+    shard, topic = scene(16)
+    rot_each(shard, topic)
+    waited, *_, last = answers_of_a_leader_that_may_not_close(shard, topic)
+    assert (waited.code, waited.retry) == ("read_failed", True)
+    assert isinstance(last, m.Fetched)
+    assert is_clean(shard.leader)
+
+
+def test_a_reader_whose_first_batch_has_a_rotten_header_waits_too():
+    shard, topic = scene(17)
+    leader = shard.leader
+    flip(leader, segments(leader, f"{DATA}/{log_of(topic)}")[0], DATA_START + 9)
+    waited, *_, last = answers_of_a_leader_that_may_not_close(shard, topic)
+    assert waited.code == "read_failed"
+    assert isinstance(last, m.Fetched)
+    assert is_clean(leader)
+
+
+def test_readers_miss_no_more_than_the_batch_that_no_member_has():
+    """Its columns are verified by those who read it. They were told that all before it is damaged, too."""
+    shard, topic = scene(18)
+    rot_each(shard, topic, (4, 4, 4))
+    answers = answers_of_a_leader_that_may_not_close(shard, topic)
+    assert {each.code for each in answers if isinstance(each, m.Failure)} == {"read_failed"}
+    assert isinstance(answers[-1], m.Fetched)
 
 
 def named_batches(seed: int) -> tuple[Shard, bytes]:

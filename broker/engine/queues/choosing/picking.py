@@ -73,7 +73,7 @@ class Picker:
                     return
                 if chunk is not None:
                     self._take(pick, chunk)
-            except MissingCodec as error:
+            except (MissingCodec, ReadFailed) as error:
                 pick.missing = error
             except OSError as error:
                 pick.missing = ReadFailed.of(pick.partition, error)
