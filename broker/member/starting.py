@@ -158,6 +158,7 @@ def _begin(
     )  # fmt: skip
     links = peers.links
     sending.links, sending.replica = links, replica
+    links.entry = lambda: replica.directories.entry_of(identity.number, replica.places.entry)
     standing = ShownRole(replica.node, replica.core, links, port, tuple(config.advertise), tell)
     room = partial(files.free, data)
     replica.node.clustering.view = MemberView(replica, links, standing, room)

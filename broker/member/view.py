@@ -99,7 +99,10 @@ class MemberView:
         return TransferBegun(request, chosen, status.term)
 
     def replace(self, request: int, node: int, now: Now) -> ClusterState:
-        """Begin to make the directory that a node was refused with the node's. Raises InvalidRequest, NotLeader."""
+        """Begin to make the directory that a node was refused with the node's, where that has not begun yet.
+
+        Raises InvalidRequest, NotLeader.
+        """
         own = self._links.own
         if self._standing.role != LEADER:
             raise self._replica.node.not_leading()
@@ -107,8 +110,10 @@ class MemberView:
             raise InvalidRequest(f"node {node} is none of the cluster: {', '.join(map(str, sorted(own.peers)))} are")
         if node == own.node:
             raise InvalidRequest(f"node {node} leads, so its directory is not lost: hand the lead over before")
-        uuid = self._links.strangers.get(node)
-        if uuid is None:
+        uuid, known = self._links.strangers.get(node), self._replica.directories.table.uuids.get(node)
+        if uuid in (None, known) and node not in self._replica.core.status().configuration.voters:
+            return self.state(request, now)  # it has begun
+        if uuid is None or uuid == known:
             raise InvalidRequest(
                 f"node {node} has not come with another directory: start it with an empty one and the options that it "
                 "had, and ask again"

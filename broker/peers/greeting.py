@@ -1,5 +1,8 @@
 """Whether a node may talk to this one: what a PeerHello must say. Pure.
 
+Idea: two nodes may know different directories of one of them, where one has not heard of a replacement yet. The one
+that has applied more of the order is right, if its table has its directory: a wiped disk has no table.
+
 Contract: a refusal is one sentence that names both sides and the way out; "" lets the node in.
 """
 
@@ -24,16 +27,22 @@ class PeerIdentity(Struct, frozen=True, kw_only=True):
     oldest_version: int = VERSION
     newest_version: int = VERSION
 
-    def hello(self, to: int, to_uuid: bytes) -> PeerHello:
-        """What this node says first to another one."""
+    def hello(self, to: int, to_uuid: bytes, entry: int = 0) -> PeerHello:
+        """What this node says first to another one. `entry`: see PeerHello."""
         return PeerHello(
             self.cluster, self.node, to, self.uuid, to_uuid, self.incarnation, self.oldest_version,
-            self.newest_version, list(self.advertise),
+            self.newest_version, list(self.advertise), entry,
         )  # fmt: skip
 
 
-def refusal_of(hello: PeerHello, own: PeerIdentity, uuid_of: Callable[[int], bytes]) -> str:
-    """Why a node is not let in. `uuid_of`: the uuid that the cluster knows of a node's directory; b"" if none yet."""
+def may_be(uuid: bytes, entry: int, known: bytes, known_at: int) -> bool:
+    """Whether a directory may be that of its node, for one that knows another. Both entries as in PeerHello."""
+    return known in (b"", uuid) or entry > known_at
+
+
+def refusal_of(hello: PeerHello, own: PeerIdentity, uuid_of: Callable[[int], bytes], entry: int = 0) -> str:
+    """Why a node is not let in. `uuid_of`: the uuid that this node knows of a node's directory, b"" if none yet;
+    `entry`: of this node, see PeerHello."""
     if hello.cluster != own.cluster:
         return f"node {hello.node} is of cluster {hello.cluster!r}, and this one of {own.cluster!r}: correct --peer"
     if hello.node not in own.peers or hello.node == own.node:
@@ -43,12 +52,12 @@ def refusal_of(hello: PeerHello, own: PeerIdentity, uuid_of: Callable[[int], byt
             f"node {hello.node} takes this node for node {hello.to}, and it is node {own.node}: correct the addresses "
             "of --peer"
         )
-    if hello.to_uuid not in (b"", own.uuid):
+    if not may_be(own.uuid, entry, hello.to_uuid, hello.entry):
         return (
             f"node {hello.node} knows another data directory of node {own.node}: a lost disk is replaced by penstock "
             "cluster replace"
         )
-    if (known := uuid_of(hello.node)) not in (b"", hello.uuid):
+    if not may_be(hello.uuid, hello.entry, known := uuid_of(hello.node), entry):
         return (
             f"node {hello.node} comes with another data directory ({hello.uuid.hex()}) than the cluster knows "
             f"({known.hex()}): a lost disk is replaced by penstock cluster replace"

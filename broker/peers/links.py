@@ -5,9 +5,13 @@ Messages go one way on each connection; the first is a PeerHello, without which 
 greets us is connected to at once: two nodes that are left elect a leader only when both hear each other. Asking a
 socket of libzmq for news costs a system call, so one is asked only after its descriptor has told of some.
 
+A peer may come with another directory than is known of it, and with more of the order: this node has not heard of the
+replacement. Until it has, the peer may tell it of that as its leader, and nothing else: no vote and no acknowledgement
+of a directory that is not known is heard, and none is asked for.
+
 Contract: nothing here waits. `put` and `flush` send, `take` gives what has arrived, control messages first, and
 `renewed` names the peers that have a new connection: what was sent to them may be lost, so the Raft core probes them.
-One thread. Must not know what messages mean.
+One thread. Must not know what messages mean, but for which a leader tells.
 """
 
 from __future__ import annotations
@@ -21,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...transport.errors import ProtocolError
 from ...transport.sent import Sent
 from .addresses import data_address
-from .greeting import PeerIdentity, is_replaceable, refusal_of
-from .messages import FRAME_BYTES_MAX, PeerHello, frames_of, message_of
+from .greeting import PeerIdentity, is_replaceable, may_be, refusal_of
+from .messages import FRAME_BYTES_MAX, TOLD_KINDS, PeerHello, frames_of, message_of
 from .outbox import PeerLane, PeerOutbox
 
 if TYPE_CHECKING:
@@ -49,8 +53,8 @@ TAKEN_MAX = 256
 """Messages that one call of `take` hands out of one socket: then others have a turn."""
 
 
-Greeted = dict[bytes, tuple[int, bytes]]
-"""Which node a connection is of, and the uuid of its directory."""
+Greeted = dict[bytes, tuple[int, bytes, int]]
+"""Which node a connection is of, the uuid of its directory, and the entry that it came with."""
 
 
 class PeerArrival(NamedTuple):
@@ -120,6 +124,8 @@ class PeerLinks:
     ) -> None:
         """Listen at `listen` and connect to all peers. Raises AddressInUse, CannotListen, InvalidUrl, InvalidPeers."""
         self.own = own
+        self.entry: Callable[[], int] = lambda: 0
+        """The entry that this node greets with: see PeerHello."""
         self._uuid_of = uuid_of
         self._say = say
         self._on_greeted = on_greeted
@@ -167,7 +173,7 @@ class PeerLinks:
             for each in both:
                 if each.socket.refusal:
                     self._try_again(node, each, now_s)
-                elif not each.is_up and each.greet(lambda node=node: self.own.hello(node, self._uuid_of(node))):
+                elif not each.is_up and each.greet(partial(self._hello, node)):
                     self._renewed.add(node)
         for place in range(2):
             for both in self.outgoing.values():
@@ -176,6 +182,9 @@ class PeerLinks:
             self._notice_s = inf
         elif now_s >= self._notice_s or self._notice_s == inf:
             self._notice_s = now_s + NOTICE_S
+
+    def _hello(self, node: int) -> PeerHello:
+        return self.own.hello(node, self._uuid_of(node), self.entry())
 
     def wait(self, now_s: float) -> float:
         """Seconds until `flush` is due without anything new."""
@@ -254,19 +263,21 @@ class PeerLinks:
         if isinstance(message, PeerHello):
             self._greet(server, greeted, peer, message)
             return
-        node, uuid = greeted.get(peer, (0, b""))
+        node, uuid, entry = greeted.get(peer, (0, b"", 0))
         if not node:
             return  # sent before its PeerHello, over a connection that the sender has not noticed yet
-        if self._uuid_of(node) not in (b"", uuid):
+        known = self._uuid_of(node)
+        if not may_be(uuid, entry, known, self.entry()):
             self._refuse(server, greeted, peer, f"node {node} has another data directory by now")
             return
         bodies = {(batch.log_id, batch.seq, batch.header_checksum): bytes(batch.buffer) for batch in batches}
         for each in message.messages:
-            if each.sender == node and each.to == self.own.node:
+            is_heard = known in (b"", uuid) or each.kind in TOLD_KINDS
+            if is_heard and each.sender == node and each.to == self.own.node:
                 yield PeerArrival(node, each, bodies)
 
     def _greet(self, server: ServerSocket, greeted: Greeted, peer: bytes, hello: PeerHello) -> None:
-        if refusal := refusal_of(hello, self.own, self._uuid_of):
+        if refusal := refusal_of(hello, self.own, self._uuid_of, self.entry()):
             if is_replaceable(hello, self.own):
                 self.strangers[hello.node] = hello.uuid
             self._refuse(server, greeted, peer, refusal)
@@ -275,7 +286,7 @@ class PeerLinks:
         while len(greeted) >= GREETED_MAX:
             del greeted[next(iter(greeted))]
         self._on_greeted(hello.node, hello.uuid)
-        greeted[peer] = hello.node, hello.uuid
+        greeted[peer] = hello.node, hello.uuid, hello.entry
         self.advertised[hello.node] = hello.advertise
         self._renewed.add(hello.node)
         ours = self.outgoing[hello.node][self.servers.index(server)]

@@ -35,6 +35,9 @@ FRAME_BYTES_AIM = 1 << 20
 DATA_KINDS = frozenset({Kind.APPEND, Kind.SNAPSHOT, Kind.PIECE})
 """What travels on the data socket: it may be long, and must not stand before votes, heartbeats and acknowledgements."""
 
+TOLD_KINDS = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT, Kind.PIECE})
+"""What a leader tells its followers: nothing of it is counted, and none of it asks for a vote."""
+
 Node = Annotated[int, Meta(ge=1, le=255)]
 Uuid = Annotated[bytes, Meta(max_length=16)]
 
@@ -51,6 +54,7 @@ class PeerHello(msgspec.Struct, array_like=True, frozen=True, tag=200):
     oldest_version: Annotated[int, Meta(ge=0)]
     newest_version: Annotated[int, Meta(ge=0)]
     advertise: Annotated[list[Annotated[str, Meta(max_length=300)]], Meta(max_length=16)] = []  # for clients
+    entry: Annotated[int, Meta(ge=0)] = 0  # up to which it has applied, where its table has its directory; else 0
 
 
 class PeerTurn(msgspec.Struct, array_like=True, frozen=True, tag=201):

@@ -130,6 +130,11 @@ class Directories:
                 return Change((ChangeStep(Operation.VOTER, node),))
         return None
 
+    def entry_of(self, node: int, applied: int) -> int:
+        """The entry that this node, `node`, greets peers with: up to which it has applied; 0 where the table has not
+        the directory that it runs on, so that none takes its word for it."""
+        return applied if self.table.uuids.get(node) == self._known.uuid_of(node) else 0
+
     def replacement(self, status: RaftStatus, node: int, uuid: bytes) -> Change:
         """What makes another directory that of a member, which is removed until it has joined with it."""
         table = DirectoryTable({**self.table.uuids, node: uuid}, met=True)

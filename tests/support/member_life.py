@@ -204,9 +204,7 @@ class MemberLife:
             self.off = member
             member.lag_s = chance.choice((-3.0, 3.0, 0.0)) * DAY_S
         elif fault == "wipe" and not self.lost and self.damaged is None:
-            self.lost.append(member)
-            member.wipe()
-            member.start()
+            self.wipe(member)
         elif fault == "wipe" and self.lost and chance.random() < 0.3:
             self.replace()
 
@@ -240,6 +238,12 @@ class MemberLife:
             damage = Corrupt(f"{path} rots", path=path)
             self.shard.guard(member, lambda replica, damage=damage: replica.exchange.mend(damage))
         return bool(found)
+
+    def wipe(self, member: Member) -> None:
+        """Let it lose its disk, and begin with an empty one."""
+        self.lost = [*(each for each in self.lost if each is not member), member]
+        member.wipe()
+        member.start()
 
     def replace(self) -> None:
         """Make the new directory of a lost disk that of its member."""

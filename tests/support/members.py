@@ -22,6 +22,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 from penstock.broker.engine import NodeConfig, Now
 from penstock.broker.member.directory import KnownPeers
+from penstock.broker.peers.greeting import may_be
+from penstock.broker.peers.messages import TOLD_KINDS
 from penstock.broker.raft.messages import ConfState, Kind, Message
 from penstock.broker.raft.state import RaftOptions, Role
 from penstock.broker.replica.beginning import begin, ids_of
@@ -55,12 +57,13 @@ OUT, IN = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Message)
 
 
 class Sent(NamedTuple):
-    """A message on its way, its batches, the directory of its sender, and of its receiver as the sender knows it."""
+    """A message on its way, its batches, and from the greeting of its sender `uuid`, `to_uuid` and `entry`."""
 
     message: Message
     bodies: dict[tuple[bytes, int, int], bytes]
     uuid: bytes
     to_uuid: bytes
+    entry: int
 
 
 class CountedJobs(InlineJobs):
@@ -211,6 +214,11 @@ class Member:
         return self.replica is not None or self.recovery is not None
 
     @property
+    def entry(self) -> int:
+        """What it greets others with."""
+        return 0 if (r := self.replica) is None else r.directories.entry_of(self.number, r.places.entry)
+
+    @property
     def leads(self) -> bool:
         """Whether it takes requests."""
         return self.replica is not None and self.replica.node.leads
@@ -253,7 +261,8 @@ class Shard:
                 batch = parse(body)
                 found[batch.log_id, batch.seq, batch.header_checksum] = body
         sender = self.members[message.sender]
-        self.network.append(Sent(msgpack_copy(message), found, sender.uuid, sender.known.uuid_of(message.to)))
+        uuids = sender.uuid, sender.known.uuid_of(message.to)
+        self.network.append(Sent(msgpack_copy(message), found, *uuids, sender.entry))
 
     def deliver(self, place: int, *, keep: bool = False) -> Member:
         """Hand one message to its receiver, which is returned, or drop it where the network is cut."""
@@ -266,8 +275,9 @@ class Shard:
 
     def _greets(self, member: Member, sent: Sent) -> bool:
         """Whether the receiver lets the sender in, as links do by a PeerHello."""
-        known = member.known.uuid_of(sent.message.sender)
-        if sent.to_uuid not in (b"", member.uuid) or known not in (b"", sent.uuid):
+        known, entry = member.known.uuid_of(sent.message.sender), member.entry
+        met = may_be(member.uuid, entry, sent.to_uuid, sent.entry) and may_be(sent.uuid, sent.entry, known, entry)
+        if not met or (known not in (b"", sent.uuid) and sent.message.kind not in TOLD_KINDS):
             self.count("strange directory")
             return False
         if not known:

@@ -402,6 +402,26 @@ def test_a_lost_disk_is_refused_until_it_is_replaced(
     check(cluster, topic, lone, many)
 
 
+def test_a_second_lost_disk_is_replaced_while_the_node_of_the_first_one_leads(
+    cluster: ClusterProcesses, topic: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """The second one reads of the first directories in another append than of the replacement."""
+    with penstock.connect(cluster.url, timeout=PATIENCE_S) as client, client.producer(topic) as producer:
+        for _ in range(200):
+            producer.send(b"x" * 15_000, partition=0)
+            producer.flush()
+    leader = cluster_state(cluster.urls, PATIENCE_S).leader
+    first, second = (number for number in cluster.numbers if number != leader)
+    for lost in (first, second):
+        cluster.kill(lost)
+        shutil.rmtree(cluster.folder / f"data{lost}")
+        cluster.start(lost, wait=True)
+        replaced(cluster, lost, capsysbinary)
+        while cluster_state(cluster.urls, PATIENCE_S).leader != first:
+            run(["cluster", "transfer", "--to", str(first), "--url", cluster.url])
+            capsysbinary.readouterr()
+
+
 @pytest.mark.soak
 def test_a_leader_that_is_killed_over_and_over_loses_nothing(cluster: ClusterProcesses, topic: str) -> None:
     lone, many = senders(cluster, topic)

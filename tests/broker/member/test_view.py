@@ -67,6 +67,29 @@ def test_a_directory_is_replaced_by_the_one_that_its_node_came_with(scene: Scene
     assert ("follower", "replicating") in roles
     assert scene.replica.directories.is_settled
     assert scene.replica.directories.table.uuids[other.number] == other.uuid
+    with pytest.raises(InvalidRequest, match="has not come with another directory"):
+        scene.replace(other.number)  # it was let in since
+
+
+@pytest.mark.parametrize("is_in", [True, False])
+def test_a_replacement_that_has_begun_goes_on_when_it_is_asked_for_again(scene: Scene, is_in: bool) -> None:
+    shard, other = scene.shard, scene.other
+    other.wipe()
+    other.start()
+    scene.strangers[other.number] = other.uuid
+    shard.cut |= {(scene.leader.number, other.number)}
+    scene.replace(other.number)
+    shard.until(lambda: scene.role(other.number)[0] == "learner")
+    if is_in:
+        del scene.strangers[other.number]
+    entries = scene.replica.order.last_index()
+    assert scene.replace(other.number).leader == scene.leader.number
+    shard.rounds(3)
+    assert scene.replica.order.last_index() == entries, "nothing is begun"
+    other.wipe()
+    scene.strangers[other.number] = other.uuid
+    scene.replace(other.number)
+    shard.until(lambda: scene.replica.directories.table.uuids[other.number] == other.uuid)
 
 
 def test_a_node_of_a_new_cluster_waits_until_all_nodes_have_met() -> None:

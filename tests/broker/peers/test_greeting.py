@@ -42,6 +42,17 @@ def test_one_sentence_says_why_a_node_is_refused(change: dict[str, object], said
     assert is_replaceable(hello, ONE) == (change == {"uuid": OWN})
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours", "theirs_in", "ours_in"), [(8, 7, True, False), (7, 7, False, False), (7, 8, False, True)]
+)
+def test_the_node_that_has_applied_more_is_right_about_a_directory(theirs, ours, theirs_in, ours_in):
+    """`theirs_in`: though we know another directory of them; `ours_in`: though they know another one of us."""
+    hello = TWO.hello(1, OWN, theirs)
+    assert (refusal_of(hello, ONE, lambda node: b"another", ours) == "") == theirs_in
+    hello = TWO.hello(1, b"another", theirs)
+    assert (refusal_of(hello, ONE, lambda node: OTHER, ours) == "") == ours_in
+
+
 def test_ranges_of_versions_that_meet_in_one_are_enough() -> None:
     hello = replace(TWO.hello(1, b""), oldest_version=1, newest_version=9)
     assert refusal_of(hello, ONE, lambda node: b"") == ""

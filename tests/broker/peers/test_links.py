@@ -14,7 +14,7 @@ from penstock.broker.errors import InvalidPeers
 from penstock.broker.peers.addresses import data_address
 from penstock.broker.peers.greeting import PeerIdentity
 from penstock.broker.peers.links import NOTICE_S, TAKEN_MAX, PeerLinks
-from penstock.broker.peers.messages import PeerTurn, frames_of
+from penstock.broker.peers.messages import DATA_KINDS, PeerTurn, frames_of
 from penstock.broker.raft.messages import Entry, Kind, Message
 from penstock.storage.batch import parse
 from penstock.transport import socket_options
@@ -209,6 +209,36 @@ def test_a_node_whose_directory_was_replaced_is_heard_no_more(pair: Pair) -> Non
     got = pair.until(lambda: pair.links[1].refused)
     assert not [message for node, message, _ in got if node == 1]
     assert any("node 2 has another data directory by now" in sentence for sentence in pair.said)
+
+
+def test_a_peer_with_a_directory_that_is_not_known_yet_may_tell_and_does_not_count(pair: Pair) -> None:
+    pair.known[2] = bytes([9] * 16)
+    one, two = pair.links[1], pair.links[2]
+    one.entry, two.entry = (lambda: 7), (lambda: 8)
+    pair.until(lambda: both_up(pair))
+    assert one.strangers == {}
+    got: list[Kind] = []
+
+    def sent(*kinds: Kind) -> Callable[[], bool]:
+        def arrived() -> bool:
+            got.extend(each.message.kind for each in one.take())
+            return bool(got) and got[-1] == kinds[-1]
+
+        for kind in kinds:
+            assert two.put(Message(kind, 1, 2))
+        return arrived
+
+    pair.until(sent(*(kind for kind in Kind if kind not in DATA_KINDS | {Kind.HEARTBEAT}), Kind.HEARTBEAT))
+    assert got == [Kind.HEARTBEAT]
+    for kind in sorted(DATA_KINDS):
+        pair.until(sent(kind))
+    assert got[1:] == sorted(DATA_KINDS)
+    pair.known[2] = bytes([2] * 16)  # it has applied the replacement
+    pair.until(sent(Kind.VOTE))
+    pair.known[2] = bytes([9] * 16)
+    one.entry = lambda: 8  # and would have, where that is so
+    assert two.put(Message(Kind.HEARTBEAT, 1, 2))
+    pair.until(lambda: one.refused)
 
 
 def test_what_comes_before_a_greeting_or_for_others_is_dropped(pair: Pair) -> None:

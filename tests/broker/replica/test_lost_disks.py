@@ -8,7 +8,7 @@ from itertools import combinations
 import msgspec
 import pytest
 from penstock.broker.raft.errors import Broken
-from penstock.broker.raft.messages import Change, ChangeStep, ConfState, Entry, EntryKind, Operation
+from penstock.broker.raft.messages import Change, ChangeStep, ConfState, Entry, EntryKind, Kind, Message, Operation
 from penstock.broker.raft.node import MemberStatus
 from penstock.broker.raft.progress import FollowerPace
 from penstock.broker.replica.checkpoint import Checkpoint
@@ -345,3 +345,130 @@ def test_lives_end_badly_where_members_let_any_directory_in(monkeypatch):
     monkeypatch.setattr(Shard, "_greets", let_in)
     with pytest.raises((Broken, AssertionError)):
         [MemberLife(seed, steps=250).run() for seed in range(5000, 5040)]
+
+
+def lead(shard: Shard, member: Member) -> None:
+    """Hand the lead over."""
+
+    def leads() -> bool:
+        leader = shard.leader
+        if leader is not None and leader is not member and leader.replica is not None:
+            leader.replica.core.transfer(member.number)
+        return leader is member
+
+    shard.until(leads)
+
+
+@pytest.mark.parametrize("records", [2, 30])
+def test_a_second_disk_is_replaced_while_a_node_leads_that_was_replaced(records):
+    """The node with the second new disk reads of the first directories before it reads of the replacement."""
+    shard = Shard(16)
+    topic = shard.topic("t")
+    produce(shard, topic, records)
+    first, second = followers(shard)
+    lose(shard, first)
+    replace(shard, first)
+    shard.until(lambda: is_whole(shard))
+    lead(shard, first)
+    lose(shard, second)
+    shard.rounds(20)
+    replace(shard, second)
+    shard.until(lambda: is_whole(shard))
+    assert shard.leader is first
+    produce(shard, topic, 1)
+
+
+def replaced_without(shard: Shard, away: Member) -> Member:
+    """The member whose disk is replaced while another one is down; it leads now, and the other one is back."""
+    away.crash(power=True)
+    lost = next(each for each in followers(shard) if each is not away)
+    lose(shard, lost)
+    replace(shard, lost)
+    shard.until(lambda: shard.leader and shard.leader.replica.directories.is_settled)
+    lead(shard, lost)
+    away.start()
+    return lost
+
+
+def test_a_node_that_was_down_during_a_replacement_hears_of_it_from_the_replaced_node():
+    shard = Shard(17, size=5)
+    topic = shard.topic("t")
+    away = followers(shard)[-1]
+    lost = replaced_without(shard, away)
+    assert away.known.uuid_of(lost.number) != lost.uuid
+    shard.until(lambda: is_whole(shard))
+    assert shard.leader is lost
+    assert away.known.uuid_of(lost.number) == lost.uuid
+    produce(shard, topic, 1)
+
+
+def test_a_node_that_has_not_heard_of_a_replacement_counts_nothing_of_the_new_directory():
+    shard = Shard(18, size=5)
+    produce(shard, shard.topic("t"), 1)
+    away = followers(shard)[-1]
+    lost = replaced_without(shard, away)
+    cut_off(shard, away)
+    shard.rounds(3)
+    assert lost.replica is not None
+    assert away.replica is not None
+    core = away.replica.core
+    greeting = lost.uuid, away.uuid, lost.entry
+    for kind in Kind:
+        before = shard.counts.get("strange directory", 0)
+        shard.cut.clear()
+        shard.network = [Sent(Message(kind, away.number, lost.number), {}, *greeting)]
+        shard.deliver(0)
+        refused = shard.counts.get("strange directory", 0) > before
+        assert refused == (kind not in (Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT, Kind.PIECE)), kind
+    assert core.status().node == away.number
+
+
+def test_a_wiped_disk_that_nobody_replaced_tells_nothing_and_the_old_one_tells_no_more():
+    """A greeting names an entry only where the table of its sender has its directory."""
+    shard = Shard(19)
+    produce(shard, shard.topic("t"), 2)
+    lost, other = followers(shard)
+    old = lost.files, lost.uuid, lost.known
+    assert lost.entry == lost.replica.places.entry > 0  # pyright: ignore[reportOptionalMemberAccess]
+    lose(shard, lost)
+    shard.rounds(5)
+    assert lost.entry == 0
+    replace(shard, lost)
+    shard.until(lambda: is_whole(shard))
+    assert lost.entry == lost.replica.places.entry  # pyright: ignore[reportOptionalMemberAccess]
+    lost.crash(power=False)
+    lost.files, lost.uuid, lost.known = old
+    lost.start()
+    assert 0 < lost.entry < other.entry
+    shard.rounds(10)
+    assert lost.replica is not None
+    assert lost.replica.core.leader == 0
+
+
+class ReplacingLife(MemberLife):
+    """A life in which disks are lost over and over: each once all members have joined again, and know that for good."""
+
+    def fault(self, member: Member) -> None:
+        if self.chance.random() < 0.5:
+            super().fault(member)
+        elif self.chance.random() < 0.5:
+            self.shard.rounds(8)
+        elif self.lost and not self.is_joined():
+            self.replace()
+        elif self.damaged is None and not self.rotten:
+            self.shard.count("wiped again" if self.lost else "wiped")
+            self.wipe(member)
+
+    def is_joined(self) -> bool:
+        replicas = [each.replica for each in self.shard.members.values()]
+        kept = [each for each in replicas if each and not (each._checkpoints._changed or each._checkpoints._begun)]
+        tables = [each.directories for each in kept]
+        return all(each.is_settled for each in tables) and [each.table.uuids for each in tables] == [
+            {each.number: each.uuid for each in self.shard.members.values()}
+        ] * len(replicas)
+
+
+def test_nothing_is_lost_where_disks_are_lost_one_after_the_other(seed):
+    lives = [ReplacingLife(seed + each) for each in range(8)]
+    shards = [life.run() for life in lives]
+    assert sum(shard.counts.get("wiped again", 0) for shard in shards) > 0
