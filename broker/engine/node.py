@@ -49,7 +49,19 @@ from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
 from .logs.removal import Removal
 from .office import Office
-from .ports import Handlers, LentLogs, NodeConfig, NodeStanding, Now, Payload, Peer, Port, Randomness, Store
+from .ports import (
+    LEADS_NOT_YET,
+    Handlers,
+    LentLogs,
+    NodeConfig,
+    NodeStanding,
+    Now,
+    Payload,
+    Peer,
+    Port,
+    Randomness,
+    Store,
+)
 from .topics.clustering import Clustering
 from .topics.greeting import Greeting
 from .turns.portions import Portions
@@ -222,7 +234,7 @@ class Node:
         """What is answered to requests for the leader."""
         standing = self.standing
         if not standing.leader:
-            return NoLeader("this node does not lead yet: what stands in its logs is not committed yet, ask again")
+            return NoLeader(LEADS_NOT_YET)
         error = NotLeader(f"this node does not lead: ask {standing.leader[0]}, the leader of term {standing.term}")
         error.where, error.term = standing.leader[0], standing.term
         return error

@@ -299,6 +299,13 @@ class NodeStanding(Struct, frozen=True):
     """Where clients connect to the leader of the term."""
 
 
+LEADS_NOT_YET = (
+    "this node does not lead yet: what stands in its logs is not committed, or nodes of a new cluster have not met "
+    "(penstock cluster status shows which); ask again"
+)
+"""Of a node that knows no leader."""
+
+
 class NodeConfig(Struct, frozen=True, kw_only=True):
     """Identity and limits of one node. Times in seconds, sizes in bytes."""
 

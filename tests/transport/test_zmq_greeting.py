@@ -120,6 +120,16 @@ def test_what_only_hangs_up_is_asked_again_and_again(context: Context, listening
     assert context.open == set()
 
 
+def test_a_listener_that_says_more_than_a_greeting_is_not_read_to_its_end(context: Context, listening: Callable):
+    asked = GreetingSocket(context, connect_url(listening(lambda peer: peer.sendall(bytes(8 << 20))).url))
+    while not asked._said:
+        assert asked.raw.poll(WAIT_S * 1000)
+        assert not asked.wants_key()
+    assert not asked.wants_key()
+    assert len(asked._said) < 1 << 16
+    assert asked.readable
+
+
 @pytest.mark.parametrize(("mechanism", "wants"), [(b"CURVE", True), (b"NULL", False), (b"CURVES", False)])
 def test_the_greeting_names_what_is_wanted(context: Context, listening: Callable, mechanism: bytes, wants: bool):
     asked = GreetingSocket(context, connect_url(listening(hurried(mechanism)).url))

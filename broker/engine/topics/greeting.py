@@ -11,7 +11,7 @@ from typing import Any
 
 from ....transport.messages import Hello, NameRequest, Stats, StatsReply, Welcome
 from ...errors import NoLeader, UnsupportedVersion
-from ..ports import Handlers, NodeConfig, NodeStanding, Now, Payload, Peer, Port, Work
+from ..ports import LEADS_NOT_YET, Handlers, NodeConfig, NodeStanding, Now, Payload, Peer, Port, Work
 
 Counting = Callable[[], Generator[int | None, None, dict[str, Any]]]
 """Counters and sizes by name, counted in steps."""
@@ -47,7 +47,7 @@ class Greeting:
                 f"this node knows of term {standing.term}, and the client of term {message.term}: another node leads"
             )
         if not incarnation and not standing.role:
-            raise NoLeader("this node does not lead yet: what stands in its logs is not committed yet, ask again")
+            raise NoLeader(LEADS_NOT_YET)
         self._port.reply(
             peer,
             Welcome(

@@ -33,7 +33,9 @@ def test_without_an_office_the_desk_answers_what_is_committed():
     led = [rig.ask(*each) for each in asked]
     rig.resign()
     alone = [rig.ask(*each) for each in asked]
-    assert rig.produce(topic, [b"4"]).code == "no_leader"
+    refused = rig.produce(topic, [b"4"])
+    assert refused.code == "no_leader"
+    assert "nodes of a new cluster have not met (penstock cluster status" in refused.message
     assert [replace(each, request=0) for each in alone] == [replace(each, request=0) for each in led]
     assert [type(each) for each in alone] == [
         m.Topics, m.Offsets, m.Schedules, m.DeadTasks, m.Ends, m.Measured, m.Fetched,
