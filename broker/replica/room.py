@@ -104,8 +104,18 @@ class DiskRoom:
         if now_s < self._warned_s + WARN_S or (self.has_reserve(self.node) and not refused):
             return ""
         self._warned_s = now_s
-        taken = "this node takes nothing more" if self.is_full else "no records are taken while a majority is full"
+        reserve, left = f"{RESERVE_BYTES >> 20} MiB are for acks, commits and deletions", self.own >> 20
+        if self.has_reserve(self.node):
+            return (
+                f"the disks of a majority are full, and no records are taken ({left} MiB are left here, {reserve}): "
+                "trim or delete topics, or make room on them"
+            )
+        if self.is_full:
+            return (
+                f"the disk is full: {left} MiB are left here, and below {RESERVE_BYTES // 2 >> 20} this node takes "
+                "nothing more, trims and deletions of topics among it: make room on it by other means"
+            )
         return (
-            f"the disk is full: {self.own >> 20} MiB are left here, {RESERVE_BYTES >> 20} MiB are for acks, commits "
-            f"and deletions, and {taken}; trim or delete topics, or make room on it"
+            f"the disk is full: {left} MiB are left here, {reserve}, and no records are taken while a majority is "
+            "full: trim or delete topics, or make room on it"
         )

@@ -99,12 +99,14 @@ def test_a_full_node_says_so_now_and_then():
     assert room.takes(1)
     assert room.warning(5.0) == ""
     assert not room.takes(ENOUGH)
-    assert "64 MiB are left here" in room.warning(6.0)
+    told = room.warning(6.0)
+    assert "disks of a majority are full" in told
+    assert "64 MiB are left here" in told
     room.own = LITTLE
     assert room.warning(6.0 + WARN_S - 1) == ""
-    assert "63 MiB are left here" in room.warning(6.0 + WARN_S)
+    assert "the disk is full: 63 MiB are left here, 64 MiB are for acks" in room.warning(6.0 + WARN_S)
     room.own = 0
-    assert "this node takes nothing more" in room.warning(6.0 + 2 * WARN_S)
+    assert "the disk is full: 0 MiB are left here, and below 32 this node takes" in room.warning(6.0 + 2 * WARN_S)
     room.own = ENOUGH
     assert room.warning(1000.0) == ""
     assert not room.takes(ENOUGH)
