@@ -91,7 +91,8 @@ class ClientSocket(PullSocket):
 
     def __init__(self, context: SocketOwner, raw: zmq.Socket[bytes], has_key: bool = False) -> None:
         self._monitor = context.monitor(raw, _SEEN, CLIENT_EVENTS)
-        super().__init__(context, raw)
+        self._greeting: GreetingSocket | None = None  # of a broker that hung up on us, who have no key
+        super().__init__(context, raw)  # from here on an interrupt may close it
         self.refusal = ""
         """Why the broker will not let this client in, for people; "" as long as it may."""
         self._has_key = has_key
@@ -105,7 +106,6 @@ class ClientSocket(PullSocket):
         self._early = 0
         self._url: Url | None = None
         self._greet_again_s = 0.0
-        self._greeting: GreetingSocket | None = None  # of a broker that hung up on us, who have no key
         self._monitor.setsockopt(zmq.LINGER, 0)
         self._poller = zmq.Poller()
         self._poller.register(raw, zmq.POLLIN)
