@@ -31,7 +31,8 @@ LOG_SIZES_FULL = (*LOG_SIZES, GIB, 4 * GIB, 16 * GIB, 50 * GIB)
 SPARE_BYTES = 10 * GIB
 """The space a log must leave free on the disk."""
 TOPICS, TOPICS_FULL = (1, 100), (1, 100, 1_000, 10_000)
-OTHER_FILES = 1_000
+OTHER_FILES = 2_500
+"""A broker leaves some 2,200 to readers and connections (broker/frugal_files.py), and has a few of its own."""
 CONSUMERS, CONSUMERS_FULL = (1, 10), (1, 10, 100, 1_000)
 BACKLOGS, BACKLOGS_FULL = (1_000, 100_000), (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 IN_FLIGHT, IN_FLIGHT_FULL = (1, 100, 10_000), (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)

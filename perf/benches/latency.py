@@ -36,7 +36,8 @@ PING_PONG = "bare Unix socket, ping-pong"
 IDLE = 20
 RATES = {"1 k/s": (1_000, 0.8), "10 k/s": (10_000, 0.4)}
 """How many in a second, and how many seconds of a sample: in the short run each peer takes a quarter of a minute."""
-FULL_S = 3.0
+FULL_S = 1.5
+"""Of each of five samples. Some 700 of them take most of the 40 minutes that the bench takes."""
 STATED = "mapped"
 """The delivery that local readers are for; peers stand beside it."""
 SEGMENT, RETAINED = "1MB", "32MB"
