@@ -2,7 +2,8 @@
 
 Idea: what is free is looked at once a turn, before the first records of it; each batch then takes its bytes of what is
 left above the reserve. Blocks that logs hold ahead were taken before that look (storage/room.py), so they never count
-against the reserve.
+against the reserve. While PLENTY_BYTES are left, a look holds for HOLDS_S: others would have to write 8 GiB/s to
+make it wrong.
 
 Contract: records that would go below the reserve are refused before anything is done for them. Pure but for `free`.
 """
@@ -15,6 +16,8 @@ from ...storage.errors import StorageFull
 
 RESERVE_BYTES = 16 << 20
 """What records leave free."""
+PLENTY_BYTES = 1 << 30
+HOLDS_S = 0.125
 
 
 class DiskReserve:
@@ -25,12 +28,16 @@ class DiskReserve:
     ) -> None:
         self._free = free
         self._tell = tell
-        self._left: int | None = None
+        self._left = 0
+        self._looked_s = 0.0
+        self._begins = True
 
     def take(self, size: int, now_s: float) -> None:
         """Take the bytes of a batch. Raises StorageFull, and takes nothing."""
-        if self._left is None:
+        if self._begins and (self._left < PLENTY_BYTES or now_s - self._looked_s >= HOLDS_S):
             self._left = self._free() - RESERVE_BYTES
+            self._looked_s = now_s
+        self._begins = False
         if size > self._left:
             why = (
                 f"the disk of the broker has {max(0, self._left + RESERVE_BYTES) >> 20} MiB left, and the last "
@@ -42,5 +49,5 @@ class DiskReserve:
         self._left -= size
 
     def flushed(self) -> None:
-        """What was taken is written: look again before the next records."""
-        self._left = None
+        """What was taken is written: look again before the next records, unless the last look still holds."""
+        self._begins = True
