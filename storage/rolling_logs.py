@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from typing import Any, Literal
 
@@ -89,13 +89,19 @@ class RollingLogs:
     def news(self) -> Iterator[tuple[int, Record]]:
         """Records that were not read yet, with their places."""
         for number, log in self._logs.items():
-            try:
+            with self._unless_removed(log):
                 for record in log:
                     if record.offset:  # the first one is no news: `_made`
                         yield number << OFFSET_BITS | record.offset, record
-            except (StorageError, OSError):
-                if self._files.is_directory(log.path):
-                    raise  # else it was removed meanwhile
+
+    @contextmanager
+    def _unless_removed(self, log: Log) -> Iterator[None]:
+        """Raise what reading a log raises, unless the log was removed meanwhile."""
+        try:
+            yield
+        except (StorageError, OSError):
+            if self._files.is_directory(log.path):
+                raise
 
     def rewind(self) -> None:
         """Have `news` begin with the first records again."""
@@ -117,9 +123,14 @@ class RollingLogs:
         return self.last_place(newest) if newest in self._logs else (newest + 1 << OFFSET_BITS) - 1
 
     def count_within(self, number: int, place: int) -> int:
-        """How many records of a log there are behind a place, which may be in an earlier log or a later one."""
-        offset = place - (number << OFFSET_BITS)
-        return max(self._logs[number].end_offset - 1 - max(offset, 0), 0)
+        """How many records of a log there are behind a place, which may be in an earlier log or a later one.
+
+        A log that was removed meanwhile has none.
+        """
+        offset, log = place - (number << OFFSET_BITS), self._logs[number]
+        with self._unless_removed(log):
+            return max(log.end_offset - 1 - max(offset, 0), 0)
+        return 0
 
     def count_behind(self, place: int) -> int:
         """How many records there are behind a place."""
@@ -129,8 +140,9 @@ class RollingLogs:
         """When the first record behind a place was appended; None without one."""
         for number in sorted(self._logs):
             if self.count_within(number, place):
-                offset = max(place - (number << OFFSET_BITS), 0) + 1
-                return self._logs[number].read(offset, 1)[0].timestamp / 1e6
+                offset, log = max(place - (number << OFFSET_BITS), 0) + 1, self._logs[number]
+                with self._unless_removed(log):
+                    return log.read(offset, 1)[0].timestamp / 1e6
         return None
 
     @property
