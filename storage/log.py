@@ -298,7 +298,7 @@ class LogWriter(LogTail):
     def segments(self) -> list[SegmentExtent]:
         """Every segment's extent, oldest first, the active one last."""
         self._own_reader()
-        return self._extents.all(self.written, self.end_offset, self.last_time_us)
+        return self._extents.all(self.written, self.end().position, self.end_offset, self.last_time_us)
 
     def expired(self, covered_seq: int) -> list[SegmentRef]:
         """Segments wholly before the first offset, durable, and covered by a snapshot of `covered_seq`."""

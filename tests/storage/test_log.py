@@ -351,6 +351,26 @@ def test_extents_say_what_lies_where() -> None:
     assert {each.record_bytes for each in extents} == {len(encode([b"x" * 9000, b"y"])) + len(encode_state(b"s"))}
 
 
+def test_a_log_that_was_measured_is_measured_again_without_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, big, small = MemoryFiles(), encode([b"x" * 9000]), encode([b"y"])
+    cache = SegmentCache(files, 1)
+    writer = LogWriter.create(
+        PATH, files=files, log_id=LOG_ID, order=Sole(Promises(f"{PATH}-promises", files)), options=SMALL, cache=cache
+    )
+    for number in range(2):
+        writer.append([big], number)
+    assert [each.record_bytes for each in writer.segments()] == [len(big), len(big)]
+    writer.append([small], 3)
+    cache.close()
+    monkeypatch.setattr(files, "open", None)
+    first, last = known = writer.segments()
+    assert (first.record_bytes, first.end_offset, first.last_time_us) == (len(big), 1, 0)
+    assert (last.base_offset, last.record_bytes, last.end_offset) == (1, len(big) + len(small), 3)
+    monkeypatch.undo()
+    writer.close()
+    assert reopen(writer).segments() == known
+
+
 def test_closed_is_closed() -> None:
     writer = make()
     writer.append([encode([b"x"])], 1)
