@@ -88,8 +88,21 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+LONG = ("tests/spark", "tests/broker/member/", "tests/broker/test_killed_", "tests/broker/test_backups.py")
+"""Files with few tests that take long. At the end of a run, one process would wait for them alone."""
+
+
 class ByFile(LoadScopeScheduling):
-    """Files go to whichever process is free; Spark's all to one, so that a run has one JVM session."""
+    """Files go to whichever process is free, first those that take long, then those with most tests.
+
+    Spark's all go to one, so that a run has one JVM session.
+    """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        long = [scope for start in LONG for scope in self.workqueue if scope.startswith(start)]
+        for scope in long[:1]:
+            self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
