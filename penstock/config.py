@@ -25,7 +25,7 @@ PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
 OWN_FLAGS = (
     *("url", "data", "listen", "advertise", "resp", "http", "metrics", "users", "access", "broker_key", "insecure"),
-    *("cluster", "node", "peer", "peer_listen"),
+    *("no_create", "cluster", "node", "peer", "peer_listen"),
 )
 """Settings with a flag of their own name; the others are given by --set."""
 
@@ -77,6 +77,7 @@ class Config(Struct, frozen=True, kw_only=True):
     metrics_partitions: Annotated[bool, _about("Metrics of each partition too, not only of topics and groups.")] = False
     metrics_most: Annotated[int, _about("Topics, groups and queues that have metrics of their own."), Meta(ge=1)] = 1000
     cors: Annotated[list[str], _about("Origins whose web pages may use the HTTP door, like https://page.example.")]
+    no_create: Annotated[bool, _about("A record for a topic that is not there is an error at the gateway.")] = False
     tls_certificate: Annotated[
         str, _about("The certificate, a PEM file, of tls:// addresses and of all of the HTTP door; may be renewed.")
     ] = ""

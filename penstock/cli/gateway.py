@@ -49,11 +49,13 @@ def command(
     if not resp and not http:
         raise click.UsageError("nothing to serve: name an address with --resp or --http")
     gateway = import_module("..gateway.process", __package__)  # by name: it comes with an extra
-    given = structs.replace(session.config, users=users or session.config.users, access=access or session.config.access)
+    given = structs.replace(
+        session.config, users=users or session.config.users, access=access or session.config.access,
+        no_create=no_create or session.config.no_create,
+    )  # fmt: skip
     config = gateway.GatewayConfig(
         url=session.url, resp=resp, http=http, users=users_file(given), grants=bool(given.access), insecure=insecure,
-        may_create=not no_create,
-        **door_settings(session.config), drain_s=session.config.drain_s,
+        **door_settings(given), drain_s=session.config.drain_s,
     )  # fmt: skip
 
     def ready(event: dict[str, Any]) -> None:

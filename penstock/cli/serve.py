@@ -85,13 +85,16 @@ CLUSTER_FRAME_BYTES = 4 << 20
     "--peer-listen", metavar="URL", help="Where this node hears the others, if not at its --peer: tcp://*:7071."
 )
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
+@click.option(
+    "--no-create", is_flag=True, default=None, help="A record for a topic that is not there is an error at the gateway."
+)
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
     *, data: str | None, listen: tuple[str, ...], advertise: tuple[str, ...], resp: tuple[str, ...],
     http: tuple[str, ...], metrics: tuple[str, ...], users: str | None, access: str | None,
     broker_key: str | None, cluster: str | None, node: int | None, peer: tuple[str, ...], peer_listen: str | None,
-    insecure: bool | None, parent: int | None,
+    insecure: bool | None, no_create: bool | None, parent: int | None,
     settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
@@ -99,7 +102,7 @@ def command(
     own: dict[str, Any] = {
         "data": data, "listen": list(listen) or None, "advertise": list(advertise) or None,
         "resp": list(resp) or None, "http": list(http) or None, "metrics": list(metrics) or None,
-        "users": users, "access": access, "broker_key": broker_key, "insecure": insecure,
+        "users": users, "access": access, "broker_key": broker_key, "insecure": insecure, "no_create": no_create,
         "cluster": cluster, "node": node, "peer": list(peer) or None, "peer_listen": peer_listen,
     }  # fmt: skip
 
@@ -268,7 +271,8 @@ def door_settings(config: configuration.Config) -> dict[str, Any]:
     certificate, key = _absolute(config.tls_certificate), _absolute(config.tls_key)
     import_module("..gateway.tls", __package__).server_context(certificate, key)
     return {
-        "cors": tuple(config.cors), "tls_certificate": certificate, "tls_key": key, "timeout_s": config.timeout_s,
+        "cors": tuple(config.cors), "may_create": not config.no_create, "tls_certificate": certificate,
+        "tls_key": key, "timeout_s": config.timeout_s,
     }  # fmt: skip
 
 

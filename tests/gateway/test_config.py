@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+from penstock.broker import ServeConfig
 from penstock.broker.errors import InsecureListen
+from penstock.cli.app import run
 from penstock.cli.serve import serve_config
 from penstock.config import load
 from penstock.gateway import libraries
@@ -49,6 +51,26 @@ def test_each_door_has_its_addresses_and_one_without_has_none():
 def test_a_config_goes_to_a_child_as_text():
     config = GatewayConfig(url="unix:///b", resp=("tcp://127.0.0.1:0",), http=("unix:///h",), may_create=False)
     assert GatewayConfig.from_json(config.to_json()) == config
+
+
+@pytest.mark.parametrize(
+    ("options", "may"), [((), True), (("--no-create",), False), (("--set", "no_create=yes"), False)]
+)
+def test_serve_hands_its_gateway_whether_records_make_topics(options, may, tmp_path, monkeypatch):
+    configs: list[ServeConfig] = []
+
+    class Supervised:
+        def __init__(self, config):
+            configs.append(config)
+
+        def run(self, on_event, on_reload):
+            return 0
+
+    monkeypatch.setattr("penstock.broker.Supervisor", Supervised)
+    monkeypatch.setattr("penstock.broker.diagnostics.begin", lambda process, options: None)
+    own = ["--data", f"{tmp_path}/data", "--listen", f"unix://{tmp_path}/s", "--http", f"unix://{tmp_path}/h"]
+    assert run(["serve", *own, *options]) == 0
+    assert GatewayConfig.from_json(configs[0].gateway).may_create is may
 
 
 def test_a_missing_library_is_one_sentence(monkeypatch):
