@@ -10,11 +10,15 @@ from __future__ import annotations
 import gc
 import os
 import random
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.memory import directory_of_run
 from support.spark import driver, spark
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
@@ -34,6 +38,7 @@ settings.register_profile(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="many times the cases, a fresh seed, and tests marked `soak`")
+    parser.addoption("--memory", action="store_true", help="files of tests are in memory, where there is enough of it")
     parser.addoption("--rewrite", action="store_true", help="write the answers of now into the traces of Raft")
 
 
@@ -43,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     drawn = random.randrange(1, 2**31) if soak else 1
     given = getattr(config, "workerinput", {}).get(SEED_OF_RUN) or os.environ.get("PENSTOCK_SEED")
     config.stash[SEED] = int(given or drawn)
+    if config.getoption("--memory") and config.option.basetemp is None and (memory := directory_of_run()):
+        config.option.basetemp = str(memory / "run")
+        config.add_cleanup(lambda: shutil.rmtree(memory, ignore_errors=True))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -88,7 +96,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-LONG = ("tests/spark", "tests/broker/member/", "tests/broker/test_killed_", "tests/broker/test_backups.py")
+LONG = (
+    "tests/spark", "tests/broker/member/", "tests/broker/test_killed_", "tests/broker/test_backups.py",
+    "tests/gateway/test_planted_secrets.py", "tests/gateway/test_leaders.py", "tests/gateway/resp/test_redis_py.py",
+)  # fmt: skip
 """Files with few tests that take long. At the end of a run, one process would wait for them alone."""
 
 
@@ -127,6 +138,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 def seed(request: pytest.FixtureRequest) -> int:
     """The run's seed, for a test that is not over seeds of its own: 1, or a fresh one under --soak."""
     return request.config.stash[SEED]
+
+
+@pytest.fixture
+def real_disk() -> Iterator[Path]:
+    """A directory where files usually are, for a test that needs more of them than memory has."""
+    with tempfile.TemporaryDirectory(prefix="penstock-tests-") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture(autouse=True)

@@ -229,7 +229,8 @@ def mounts() -> None:
 
 
 @pytest.mark.usefixtures("mounts")
-def test_where_shared_memory_cannot_be_had_a_plain_file_serves(config: ServeConfig):
+def test_where_shared_memory_cannot_be_had_a_plain_file_serves(real_disk: Path):
+    config = ServeConfig(data=f"{real_disk}/data", listen=(f"unix://{real_disk}/s",), board_rows=32)
     with closing(Serving(config, under=READ_ONLY_SHM)) as serving:
         assert (Path(config.data) / "board").read_text() == f"{config.data}/board.shared"
         with connect(serving.url) as client:

@@ -40,8 +40,8 @@ def evict(log: LogWriter) -> None:
         os.close(descriptor)
 
 
-def test_a_cold_read_returns_at_once_and_works_when_the_thread_has_been_there(tmp_path: Path):
-    log = log_of(tmp_path, 40)
+def test_a_cold_read_returns_at_once_and_works_when_the_thread_has_been_there(real_disk: Path):
+    log = log_of(real_disk, 40)
     warmer = Warmer()
     port = SocketPort(None, [], None, warmer)  # type: ignore[arg-type]
     cursor = log.reader().cursor(0)
@@ -63,8 +63,8 @@ def test_a_cold_read_returns_at_once_and_works_when_the_thread_has_been_there(tm
     log.close()
 
 
-def test_staged_batches_are_not_warmed_for_readers_that_skip_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    log = log_of(tmp_path, 1)
+def test_staged_batches_are_not_warmed_for_readers_that_skip_them(real_disk: Path, monkeypatch: pytest.MonkeyPatch):
+    log = log_of(real_disk, 1)
     hidden = of_kind(encode([bytes(500_000)], producer_id=7), Kind.STAGED)
     log.append([hidden] * 40, 1)
     log.append([encode([b"last"])], 1)

@@ -14,10 +14,10 @@ SIZE = 4 << 20
 
 
 @pytest.fixture
-def file(tmp_path):
-    if machine.filesystem(tmp_path) in ("tmpfs", "ramfs"):
+def file(real_disk):
+    if machine.filesystem(real_disk) in ("tmpfs", "ramfs"):
         pytest.skip("a file system in memory has no pages to drop")
-    path = tmp_path / "deep" / "data"
+    path = real_disk / "deep" / "data"
     path.parent.mkdir()
     path.write_bytes(os.urandom(SIZE))
     return path
@@ -38,9 +38,9 @@ def test_pages_that_somebody_has_mapped_are_noticed(file):
             cold.drop([file])
 
 
-def test_only_files_that_hold_something_count(file, tmp_path):
-    (tmp_path / "empty").touch()
-    assert cold.files_of(tmp_path) == [file]
+def test_only_files_that_hold_something_count(file, real_disk):
+    (real_disk / "empty").touch()
+    assert cold.files_of(real_disk) == [file]
 
 
 def test_reading_cold_files_reads_all_of_them(file):
