@@ -59,9 +59,9 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
 
     def check_apart(self, listen: Iterable[str]) -> None:
         """Raise InvalidPeers if clients are to come where this node hears the others."""
-        taken = {str(listen_url(each)) for each in (self.own_address, data_address(self.own_address))}
+        taken = [listen_url(each) for each in (self.own_address, data_address(self.own_address))]
         for address in listen:
-            if str(listen_url(address)) in taken:
+            if any(listen_url(address).overlaps(each) for each in taken):
                 raise InvalidPeers(
                     f"--listen {address}: there this node hears the others, at {self.own_address} and the next port; "
                     "choose another for clients"

@@ -64,6 +64,17 @@ class Url(msgspec.Struct, frozen=True):
         """Listens on every interface: not an address to connect to."""
         return self.host in _WILDCARDS
 
+    def overlaps(self, other: Url) -> bool:
+        """Whether one process cannot listen at both: they are the same, or one of all interfaces has the other's port.
+
+        0.0.0.0 is every address of IPv4 and [::] every one of IPv6; * is either.
+        """
+        if not (self.has_port and other.has_port):
+            return self == other
+        hosts = {self.host, other.host}
+        one_kind = len({host.startswith("[") for host in hosts}) == 1 or not hosts.isdisjoint({"*", "localhost"})
+        return self.port == other.port != 0 and (len(hosts) == 1 or (bool(hosts & _WILDCARDS) and one_kind))
+
 
 def shown(text: str) -> str:
     """What was given as an address, for people: without a user and password, which no address has."""

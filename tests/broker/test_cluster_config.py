@@ -69,13 +69,18 @@ def test_a_node_may_listen_elsewhere_than_it_is_reached() -> None:
 
 def test_clients_come_elsewhere_than_the_other_nodes(tmp_path: Path) -> None:
     def serving(*listen: str, **changes: Any) -> ServeConfig:
-        return ServeConfig(data=str(tmp_path), cluster=replace(GOOD, **changes), listen=listen)
+        return ServeConfig(data=str(tmp_path), cluster=replace(GOOD, **changes), listen=listen, insecure=True)
 
     for own in "tcp://127.0.0.1:7004", "tcp://127.0.0.1:7005":
         with pytest.raises(InvalidPeers, match=f"--listen {own}: there this node hears the others.*choose another"):
             serving("unix:///tmp/a", own).addresses()
     with pytest.raises(InvalidPeers, match=r"at tcp://127\.0\.0\.1:8004 and"):
         serving("tcp://127.0.0.1:8004", listen="tcp://127.0.0.1:8004").addresses()
+    for everywhere in "tcp://*:7004", "tcp://0.0.0.0:7005":
+        with pytest.raises(InvalidPeers, match="there this node hears the others"):
+            serving(everywhere).addresses()
+    with pytest.raises(InvalidPeers, match="there this node hears the others"):
+        serving("tcp://127.0.0.1:7005", listen="tcp://*:7004").addresses()
     serving("tcp://127.0.0.1:7004", listen="tcp://127.0.0.1:8004").addresses()
     serving("tcp://127.0.0.1:7003").addresses()  # where the others are is theirs
     serving().addresses()

@@ -116,3 +116,32 @@ def test_what_is_advertised_can_be_connected_to():
     ):  # fmt: skip
         with pytest.raises(InvalidUrl, match=says):
             advertise_url(text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [
+        ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1", True),
+        ("tcp://127.0.0.1:1", "tcp://127.0.0.1:2", False),
+        ("tcp://127.0.0.1:1", "tcp://127.0.0.2:1", False),
+        ("tcp://127.0.0.1:1", "tcp://[::1]:1", False),
+        ("tcp://*:1", "tcp://10.0.0.1:1", True),
+        ("tcp://*:1", "tcp://[::1]:1", True),
+        ("tcp://*:1", "tcp://10.0.0.1:2", False),
+        ("tcp://*:1", "tcp://0.0.0.0:1", True),
+        ("tcp://0.0.0.0:1", "tcp://10.0.0.1:1", True),
+        ("tcp://0.0.0.0:1", "tcp://localhost:1", True),
+        ("tcp://0.0.0.0:1", "tcp://[::1]:1", False),
+        ("tcp://[::]:1", "tcp://[::1]:1", True),
+        ("tcp://[::]:1", "tcp://localhost:1", True),
+        ("tcp://[::]:1", "tcp://10.0.0.1:1", False),
+        ("tcp://*:0", "tcp://127.0.0.1:0", False),
+        ("tcp://127.0.0.1:0", "tcp://127.0.0.1:0", False),
+        ("unix:///a", "unix:///a", True),
+        ("unix:///a", "unix:///b", False),
+        ("unix:///a", "tcp://*:1", False),
+    ],
+)
+def test_two_addresses_overlap_where_one_process_cannot_listen_at_both(one: str, other: str, overlap: bool) -> None:
+    first, second = listen_url(one), listen_url(other)
+    assert (first.overlaps(second), second.overlaps(first)) == (overlap, overlap)
