@@ -374,11 +374,13 @@ def replaced(cluster: ClusterProcesses, lost: int, capsysbinary: pytest.CaptureF
         assert code == UNAVAILABLE or any(each in error for each in refused), error
     else:
         pytest.fail("it was never refused")
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         state = cluster_state(cluster.urls, PATIENCE_S)
         found = next(each for each in state.members if each.node == lost)
         if state.leader == state.node and (found.role, found.state) == ("follower", "replicating"):
             return
+        assert time.monotonic() < deadline, state
 
 
 def test_a_lost_disk_is_refused_until_it_is_replaced(
@@ -418,7 +420,9 @@ def test_a_second_lost_disk_is_replaced_while_the_node_of_the_first_one_leads(
         shutil.rmtree(cluster.folder / f"data{lost}")
         cluster.start(lost, wait=True)
         replaced(cluster, lost, capsysbinary)
-        while cluster_state(cluster.urls, PATIENCE_S).leader != first:
+        deadline = time.monotonic() + PATIENCE_S
+        while (state := cluster_state(cluster.urls, PATIENCE_S)).leader != first:
+            assert time.monotonic() < deadline, state
             run(["cluster", "transfer", "--to", str(first), "--url", cluster.url])
             capsysbinary.readouterr()
 
