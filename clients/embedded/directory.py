@@ -105,11 +105,14 @@ class DirectoryChannel:
 
     def choose_delivery(self, group: str, wanted: str) -> str:
         """Let a reader without a group map the files unless this process serves them. See ClientChannel."""
-        if group or self._serves():
-            if wanted == "mapped":
-                raise InvalidArgument('delivery="mapped" with a group needs a broker; in process, leave it at "auto"')
-            return "control"
-        return "mapped"
+        serves = self._serves()
+        if wanted == "mapped" and (group or serves):
+            why = "which this process changes" if serves else f"which group={group!r} has this process change"
+            raise InvalidArgument(
+                f'delivery="mapped" cannot read {self._data}, {why}: leave delivery at "auto", or run penstock serve '
+                "and connect to it"
+            )
+        return "control" if group or serves else "mapped"
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:
         if self._broken_off:

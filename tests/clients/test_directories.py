@@ -12,6 +12,7 @@ from penstock.broker import ServeConfig
 from penstock.clients import TimedOut, connect
 from penstock.clients.embedded.peek import Peek
 from penstock.clients.embedded.store import LocalStore
+from penstock.clients.errors import InvalidArgument
 from penstock.storage import Files, LogWriter
 from penstock.storage.errors import (
     AlreadyOpen,
@@ -74,6 +75,17 @@ def test_reading_locks_writes_and_creates_nothing(filled):
     finally:
         os.chmod(filled, 0o700)
     assert {path: path.stat().st_mtime_ns for path in filled.rglob("*")} == before
+
+
+def test_mapping_what_this_process_changes_is_refused_with_the_way_out(filled):
+    with connect(f"file://{filled}") as client:
+        client.consumer("t", delivery="mapped").close()
+        with pytest.raises(InvalidArgument, match=r"cannot read /.*, which group='g' has .*or run penstock"):
+            client.consumer("t", group="g", delivery="mapped")
+        client.producer("t").send(b"more")
+        for group in (None, "g"):
+            with pytest.raises(InvalidArgument, match=r"cannot read /.*, which this process changes: leave delivery"):
+                client.consumer("t", group=group, delivery="mapped")
 
 
 @pytest.mark.parametrize("ended", [True, False])
