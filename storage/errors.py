@@ -121,7 +121,10 @@ class Corrupt(StorageError):
 
 
 class ReadFailed(StorageError):
-    """The system could not read a file: an I/O error, too many open files. No damage is known: ask again."""
+    """A file could not be read: an I/O error, too many open files; or other nodes are asked for what has rotted.
+
+    Ask again, where `retry_after` is not 0 in so many seconds.
+    """
 
     code = "read_failed"
     retry = True

@@ -110,7 +110,7 @@ class Failure(Message, tag=0, frozen=True):
     retry: bool = False
     where: str = ""  # the endpoint to ask instead, when the broker knows one
     offset: Int64 = -1  # diverged, out_of_bounds, corrupt: where reading may go on, when known
-    after_ms: Count = 0  # overloaded: when to ask again
+    after_ms: Count = 0  # overloaded, read_failed: when to ask again
     term: Count = 0  # not_leader: in which the leader at `where` leads
 
 

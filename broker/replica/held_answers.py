@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ...storage.cursor import Cursor
     from ..engine.ports import Payload, Peer, Port
 
+MENDING_S = 0.25
+"""When a reader asks again for what other nodes are asked for."""
 _EXEMPT = (Deliver, StatsReply, Welcome, ClusterState, TransferBegun)
 
 
@@ -96,7 +98,9 @@ class HeldAnswers:
             self._told.add(damage.path)
             self.tell(damage)
         if self.mends(damage):
-            return ReadFailed(f"{damage.message}: the other nodes are asked for what has rotted here, ask again")
+            told = ReadFailed(f"{damage.message}: the other nodes are asked for what has rotted here, ask again")
+            told.retry_after = MENDING_S
+            return told
         return damage
 
     def forget_told(self) -> None:

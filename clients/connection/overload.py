@@ -1,4 +1,4 @@
-"""What a client does when the broker says that a quota is used up: nothing, for as long as it says.
+"""What a client does when the broker says when to ask again: nothing until then.
 
 Contract: what was refused so was not done, so it may be asked again.
 """
@@ -46,7 +46,7 @@ def sat_out(connection: ClockedWait, question: AskedAgain, deadline: float) -> S
     if not after_s or until >= deadline:
         return False
     while connection.clock() < until:
-        connection.check(deadline, "waiting for a quota")
+        connection.check(deadline, "waiting to ask again")
         yield Pause(until)
     question.answer = None
     connection.post(question)

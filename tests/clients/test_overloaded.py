@@ -11,14 +11,15 @@ from penstock.transport.messages import Failure, Produced, Topics, Welcome
 AFTER_MS = 60
 
 
-def overloaded(after_ms: int):
-    return lambda answer: Failure(answer.request, "overloaded", "user ann is over its quota", True, after_ms=after_ms)
+def overloaded(after_ms: int, code: str = "overloaded"):
+    return lambda answer: Failure(answer.request, code, "user ann is over its quota", True, after_ms=after_ms)
 
 
-def test_a_verb_asks_again_after_the_time(penstock_broker, losing):
+@pytest.mark.parametrize("code", ["overloaded", "read_failed"])
+def test_a_verb_asks_again_after_the_time(penstock_broker, losing, code):
     with penstock_broker.connect() as client:
         client.create_topic("t")
-        losing(Topics, 1, 2, instead=overloaded(AFTER_MS))
+        losing(Topics, 1, 2, instead=overloaded(AFTER_MS, code))
         begun = time.monotonic()
         assert [topic.name for topic in client.topics()] == ["t"]
         assert time.monotonic() - begun >= 2 * AFTER_MS / 1000

@@ -87,8 +87,9 @@ def test_a_reader_is_told_of_damage_unless_others_may_have_what_is_damaged(spare
     answers = HeldAnswers(port)
     answers.spared, answers.mends, answers.tell = lambda: spared, lambda damage: mends, heard.append
     for _ in range(2):
-        with pytest.raises(told):
+        with pytest.raises(told) as raised:
             answers.read(Any, 1, 1, "token")
+        assert (raised.value.retry_after > 0) == (told is ReadFailed), "clients ask again by themselves"
     assert (answers.damage is not None, len(heard)) == (closes, 0 if closes else 1)
 
 
