@@ -176,11 +176,15 @@ class LogView:
 
     def has_unapplied_change(self) -> bool:
         """A change of the configuration is committed and not applied."""
+        return self.has_change(self.committed)
+
+    def has_change(self, last: int) -> bool:
+        """A change of the configuration stands up to entry `last` that is not applied."""
         low = self.applied + 1
-        while low <= self.committed:
-            page = self.entries(low, self.committed + 1, self._max_applying)
+        while low <= last:
+            page = self.entries(low, last + 1, self._max_applying)
             if not page:
-                return False  # below a snapshot that is being installed
+                return False  # the log ends, or begins behind a snapshot that is being installed
             if any(entry.kind is EntryKind.CHANGE for entry in page):
                 return True
             low = page[-1].index + 1

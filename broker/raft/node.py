@@ -208,6 +208,10 @@ class RaftNode:
         """The last entry it knows to be committed."""
         return self._state.log.committed
 
+    def has_unapplied_change(self, last: int) -> bool:
+        """A change of the configuration stands in the log up to entry `last` that is not applied."""
+        return self._state.log.has_change(last)
+
     @property
     def is_settled(self) -> bool:
         """Something of its term is known to be committed: the leader of this term serves, or did."""

@@ -86,6 +86,11 @@ class OrderCheckpoints:
         self._members = members
         self._changed = True
 
+    @property
+    def owes_change(self) -> bool:
+        """Whether a change of the members may be applied that no checkpoint here covers yet."""
+        return self._changed or self._begun is not None
+
     def hurried(self) -> list[LogWriter]:
         """The logs whose sync files wait for that may go, once."""
         hurried = self._store.hurried

@@ -27,8 +27,6 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from ...storage.batch import parse
 from ...storage.errors import InvalidBatch
 from ...transport.messages import AskCluster, Hello, NameRequest, Ping, ReplaceNode, Stats, TransferLead
@@ -43,6 +41,7 @@ from .entries import Flush, NamedBatch, batches_of, encode_flush
 from .errors import ReplicaBroken
 from .exchange import Exchange
 from .heartbeats import Heartbeats
+from .member_changes import MemberChanges
 from .order_checkpoints import ENTRIES, OrderCheckpoints
 from .places import LogRow
 from .preparing import Preparing
@@ -119,6 +118,7 @@ class Replica:
         self._storage = storage
         self._answers = answers
         self._checkpoints = checkpoints
+        self._changes = MemberChanges(core, checkpoints)
         self.directories = directories
         self._send = send
         self._on_role = on_role
@@ -160,6 +160,8 @@ class Replica:
 
     def _take_whole(self, message: Message, bodies: Bodies) -> None:
         self._bodies.add(bodies)
+        if message.kind is Kind.APPEND:
+            message.entries = self._changes.admitted(message)
         if message.kind is not Kind.APPEND or all(map(self._bodies.has_all, message.entries)):
             self.core.step(message)
 
@@ -242,14 +244,11 @@ class Replica:
         if self.core.role is Role.LEADER and not self.directories.is_settled:
             change = self.directories.next_change(self.core.status())
             if change is not None:
-                self.core.propose_change(change, msgspec.msgpack.encode(change))
+                self._changes.propose(change)
 
     def replace(self, node: int, uuid: bytes) -> str:
         """As leader, begin to make a directory that of a member. Why that cannot be now; "" where it has begun."""
-        change = self.directories.replacement(self.core.status(), node, uuid)
-        if self.core.propose_change(change, msgspec.msgpack.encode(change)) is None:
-            return self.core.refusal(change) or "it hands the lead over, or too much waits to be committed"
-        return ""
+        return self._changes.propose(self.directories.replacement(self.core.status(), node, uuid))
 
     def _propose(self, now: Now) -> None:
         place = self.core.next_place() if self.node.leads else None

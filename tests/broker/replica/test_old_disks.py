@@ -1,0 +1,142 @@
+"""An old disk that comes back beside the one that replaced it: two majorities that share no node never decide."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from penstock.broker.member.directory import KnownPeers
+from penstock.broker.raft.messages import Entry, EntryKind, Kind, Message
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from support.members import Member, Shard
+from support.writeback import WritebackFiles
+
+from .test_lost_disks import followers, is_whole, lose, produce, replace
+
+
+class Disk(NamedTuple):
+    """What a member runs on."""
+
+    files: WritebackFiles
+    uuid: bytes
+    known: KnownPeers
+
+
+def taken_out(member: Member) -> Disk:
+    """The disk of a member, whose machine is switched off."""
+    member.crash(power=True)
+    return Disk(member.files, member.uuid, member.known)
+
+
+def put_in(member: Member, disk: Disk) -> None:
+    """Run the member on another of its disks."""
+    member.files, member.uuid, member.known = disk
+    member.start()
+
+
+def saves_nothing(member: Member) -> None:
+    """No checkpoint of this member is done before it ends: it has many logs to sync, or its disk is slow."""
+    assert member.replica is not None
+    member.replica._checkpoints.work = lambda replica, *, begin: None
+
+
+def try_alone(shard: Shard, topic: bytes, members: list[Member]) -> None:
+    """Let these members run without the others, which are down, and let whichever leads take a record."""
+    for member in shard.members.values():
+        if member not in members:
+            member.crash(power=True)
+        elif not member.is_up:
+            member.start()
+    shard.network.clear()
+    shard.rounds(60)
+    for member in members:
+        if member.leads:
+            shard.send(member, lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"])))
+    shard.rounds(10)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_member_that_forgets_a_replacement_and_the_old_disk_are_no_second_majority(size):
+    """It has the entries of the whole replacement, and no checkpoint of any. It goes by the oldest members again, and
+    so do the old disk and a member that was down. The others go by the newest, with the new disk."""
+    shard = Shard(20, size=size)
+    topic = shard.topic("t")
+    produce(shard, topic, 2)
+    lost, forgets, *stale = followers(shard)[: 2 + size // 4]
+    for member in stale:
+        member.crash(power=True)
+    old = taken_out(lost)
+    saves_nothing(forgets)
+    lose(shard, lost)
+    replace(shard, lost)
+    shard.rounds(40)
+    rest = [member for member in shard.members.values() if member not in (lost, forgets, *stale)]
+    new = taken_out(lost)
+    put_in(lost, old)
+    forgets.crash(power=True)
+    try_alone(shard, topic, [forgets, lost, *stale])
+    old = taken_out(lost)
+    put_in(lost, new)
+    try_alone(shard, topic, [*rest, lost])
+    shard.heal()
+    shard.until(lambda: is_whole(shard))
+    produce(shard, topic, 1)
+    shard.invariants.check(full=True)
+
+
+def test_nothing_more_changes_before_a_leader_has_saved_the_last_change():
+    shard = Shard(21)
+    topic = shard.topic("t")
+    lost = followers(shard)[0]
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    lose(shard, lost)
+    work = leader.replica._checkpoints.work
+    saves_nothing(leader)
+    replace(shard, lost)
+    shard.rounds(20)
+    status = leader.replica.core.status()
+    assert lost.number not in status.configuration.members()
+    assert "written down" in leader.replica.replace(lost.number, lost.uuid)
+    leader.replica._checkpoints.work = work
+    shard.until(lambda: is_whole(shard))
+    produce(shard, topic, 1)
+
+
+def test_an_append_is_taken_up_to_the_change_that_has_to_wait():
+    shard = Shard(22)
+    produce(shard, shard.topic("t"), 1)
+    shard.rounds(10)
+    follower = followers(shard)[0]
+    replica = follower.replica
+    assert replica is not None
+    last, term = replica.order.last_index(), replica.core.term
+
+    def append(behind: int, kinds: str) -> Message:
+        """Entries behind one: c for a change, . for another."""
+        entries = [
+            Entry(behind + place, term, b"", EntryKind.CHANGE if kind == "c" else EntryKind.NORMAL)
+            for place, kind in enumerate(kinds, 1)
+        ]
+        return Message(
+            Kind.APPEND, follower.number, replica.core.leader, term, index=behind, log_term=term, entries=entries
+        )
+
+    def admitted(behind: int, kinds: str) -> int:
+        return len(replica._changes.admitted(append(behind, kinds)))
+
+    assert [admitted(last, kinds) for kinds in ("..", ".c.", ".c.c.", "cc")] == [2, 3, 3, 1]
+    checkpoints = replica._checkpoints
+    checkpoints._changed = True
+    assert [admitted(last, kinds) for kinds in ("..", ".c.", "c")] == [2, 1, 0]
+    checkpoints._changed, checkpoints._begun = False, replica._storage.checkpoint
+    assert [admitted(last, kinds) for kinds in ("..", ".c.", "c")] == [2, 1, 0]
+    checkpoints._begun = None
+    replica.core.step(append(last, "c"))
+    assert [admitted(last + 1, kinds) for kinds in ("..", ".c.")] == [2, 1]
+    assert [admitted(last, kinds) for kinds in ("c.", "c.c")] == [2, 2], "which may be the same change, again"
+    replica.core.step(append(last + 1, ".."))
+    assert [admitted(last + 3, kinds) for kinds in ("..", ".c.")] == [2, 1]
+    assert admitted(last + 9, "c") == 0, "whose place is not here, so that the core refuses it"
