@@ -4,13 +4,15 @@ Idea: each query has a connection of its own to one empty database in memory, wh
 tables; making a database for each would cost more than a small query. What reading raises is raised here, though
 DuckDB says it in words of its own.
 
-Contract: the query reaches neither files nor the network, nor variables of the program.
+Contract: the query reaches neither files nor the network, nor variables of the program. It runs in a thread of its own,
+as DuckDB notices Ctrl-C in between only where it has no work: the caller's thread waits, and interrupts the query.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,9 @@ SETTINGS = {
     "lock_configuration": True,
 }
 """Of the database; the last keeps a query from changing the others."""
+
+
+INTERRUPT_S = 0.05
 
 
 def _duckdb() -> Any:
@@ -75,12 +80,22 @@ def run_query(query: str, topics: Sequence[Topic], read: Read) -> pa.Table:
             failures.append(error)
             raise
 
-    with _database(os.getpid()).cursor() as database:
+    with _database(os.getpid()).cursor() as database, ThreadPoolExecutor(1) as aside:
         for topic in topics:
             database.register(topic.name, table(topic, reading))
+        running = aside.submit(lambda: database.sql(query).to_arrow_table())
         try:
-            return database.sql(query).to_arrow_table()
+            return running.result()
         except (duckdb.Error, OSError, ValueError) as error:
             if failures:
                 raise failures[0] from error
             raise InvalidQuery(str(error)) from error
+        finally:
+            _end(database, running)
+
+
+def _end(database: Any, running: Future[Any]) -> None:
+    """End a query that a signal ended the wait for. One that has not begun yet hears nothing, so it is told again."""
+    while not running.done():
+        database.interrupt()
+        wait([running], INTERRUPT_S)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from datetime import UTC, datetime
 from typing import Any
 
@@ -164,3 +166,18 @@ def test_on_an_event_loop_a_query_runs_beside_it(client, url) -> None:
             return found.to_pylist()
 
     assert asyncio.run(main()) == [{"k": "AA", "n": 42}, {"k": "B6", "n": 36}, {"k": "UA", "n": 42}]
+
+
+def test_control_c_ends_a_query_wherever_it_is(client, monkeypatch) -> None:
+    caller, original, told = threading.get_ident(), tables.record_batches, threading.Lock()
+
+    def interrupting(*args: Any) -> Any:
+        if told.acquire(blocking=False):  # the first of many scans
+            signal.pthread_kill(caller, signal.SIGINT)
+        return original(*args)
+
+    monkeypatch.setattr(tables, "record_batches", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        client.sql("select count(*) from " + ", ".join(f"flights f{number}" for number in range(8)))
+    monkeypatch.undo()
+    assert client.sql("select count(*) from flights").num_rows == 1
