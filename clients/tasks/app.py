@@ -16,6 +16,7 @@ Contract: threads may share an app. After a fork the child connects anew.
 from __future__ import annotations
 
 import inspect
+import logging
 import reprlib
 import zoneinfo
 from collections.abc import Callable, Coroutine, Sequence
@@ -40,6 +41,8 @@ from .retry import Retry
 
 if TYPE_CHECKING:
     from .aio import AsyncLink
+
+log = logging.getLogger("penstock.tasks")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -224,6 +227,17 @@ class Tasks:
         )
         self.queues[function.queue] = queue if known is None else known.merged(queue, function.name)
         self.functions[function.name] = function
+        self._warn_of_one_attempt(function.queue)
+
+    def _warn_of_one_attempt(self, name: str) -> None:
+        """A queue goes by the Retry of its functions, also for those that have none."""
+        silent = [each.name for each in self.functions.values() if each.queue == name and each.declared.retry is None]
+        queue = self.queues[name]
+        if silent and queue.retries and queue.wanted["max_attempts"] == 1:
+            log.warning(
+                "%s of queue %s will not be retried: another function there has Retry(max_attempts=1), by which the "
+                "queue goes; give each function a Retry, or that one a queue of its own", ", ".join(silent), name,
+            )  # fmt: skip
 
     # -- sending ------------------------------------------------------------------------------------
 

@@ -67,6 +67,22 @@ def test_functions_with_a_key_have_their_queue_keep_the_order_of_keys():
     assert app.queues["tasks"].settings == {"order": "key"}
 
 
+def test_one_attempt_for_a_queue_with_functions_that_say_nothing_is_warned_of(caplog):
+    once, twice = Retry(max_attempts=1), Retry(max_attempts=2)
+    for retries, queues, warned in [
+        ((once, None), "aa", True), ((None, once), "aa", True), ((None, once), "ab", False),
+        ((once, None), "ab", False), ((once, once), "aa", False), ((twice, None), "aa", False),
+        ((once, twice, None), "aaa", False),
+    ]:  # fmt: skip
+        caplog.clear()
+        app = Tasks("mem://warned")
+        for number, (retry, queue) in enumerate(zip(retries, queues, strict=True)):
+            app.task(queue=queue, retry=retry, name=f"f{number}")(lambda: None)
+        silent = f"f{retries.index(None)}" if warned else ""
+        said = [record.getMessage() for record in caplog.records]
+        assert [text.split(" will")[0] for text in said] == ([f"{silent} of queue a"] if warned else []), retries
+
+
 def test_a_queue_has_the_retry_of_its_functions_and_of_several_the_loosest_number_of_attempts():
     app, _ = make(retry=Retry(max_attempts=3))
 
