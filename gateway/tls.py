@@ -1,6 +1,7 @@
 """TLS for doors: contexts of a certificate and its key, which follow the files.
 
-Contract: TLS 1.2 at least. A certificate that cannot be used raises InvalidCertificate, with the file that is wrong.
+Contract: TLS 1.2 at least. A certificate that cannot be used raises InvalidCertificate, with the file that is wrong. So
+does a key that every user of the machine can read; its group may, since programs of Debian share keys by a group.
 A renewed one counts from the next handshake, and connections that are open stay. One that cannot be used is told of
 once, and the one before stays.
 """
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
+import stat
 from contextlib import suppress
 
 from ..broker.access_file import Stamp, stamp_of
@@ -100,6 +103,12 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
         ) from error
     except OSError as error:
         raise InvalidCertificate(f"{certificate} or {key} cannot be read: {error.strerror}") from error
+    _refuse_open(key)  # last: it is known to be a key
+
+
+def _refuse_open(key: str) -> None:
+    if os.stat(key).st_mode & stat.S_IROTH:
+        raise InvalidCertificate(f"the key {key} is open to all users of this machine: chmod o= {key}")
 
 
 def valid_until(certificate: str, key: str) -> float:

@@ -196,7 +196,7 @@ def certificate(path: str, key: str) -> Iterator[Finding]:
     try:
         left_s = valid_until(path, key) - time.time()
     except InvalidCertificate as error:
-        yield Finding("certificate", "bad", error.message, "renew it: doors use new files without a restart")
+        yield Finding("certificate", "bad", error.message, "mend or renew it: doors use new files without a restart")
         return
     says = f"{path} is valid for {left_s / 86400:.0f} more days"
     if left_s < RENEWAL_S:

@@ -140,6 +140,10 @@ def test_a_certificate_that_clients_refuse_is_bad(tmp_path):
     for wrong in (make_certificate(tmp_path / "other")[1], "", str(tmp_path / "none")):
         assert states(checkup.certificate(path, wrong)) == ["bad"]
     assert states(checkup.certificate("", "")) == []
+    path, key = make_certificate(tmp_path)
+    os.chmod(key, 0o644)
+    (found,) = checkup.certificate(path, key)
+    assert (found.state, f"chmod o= {key}" in found.says) == ("bad", True)
 
 
 def test_what_failed_syncs_left_is_found(data):

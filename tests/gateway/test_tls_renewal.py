@@ -108,6 +108,26 @@ def test_one_that_cannot_be_used_is_told_of_once_and_the_one_before_stays(
     assert shown_by(context) == der(renewed[0])
 
 
+def test_a_new_key_that_all_users_can_read_is_used_once_its_mode_is_right(
+    files: tuple[str, str], renewed: tuple[str, str], caplog: pytest.LogCaptureFixture
+):
+    watched, before = Certificate(*files), der(files[0])
+    context = watched.context()
+    assert context is not None
+    replace(files[0], renewed[0])
+    replace(files[1], renewed[1])
+    os.chmod(files[1], 0o644)
+    for _ in range(3):
+        watched.look()
+    assert shown_by(context) == before
+    (told,) = caplog.messages
+    assert told.endswith(f"chmod o= {files[1]}")
+    os.chmod(files[1], 0o640)
+    for _ in range(2):
+        watched.look()
+    assert shown_by(context) == der(renewed[0])
+
+
 def test_without_files_there_is_nothing_to_look_at():
     nothing = Certificate("", "")
     nothing.look()

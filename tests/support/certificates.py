@@ -38,5 +38,6 @@ def make_certificate(folder: Path, days: float = 2, password: str = "") -> tuple
     if password:
         lock = serialization.BestAvailableEncryption(password.encode())
     form = serialization.PrivateFormat.PKCS8
+    paths[1].touch(0o600)
     paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, form, lock))
     return str(paths[0]), str(paths[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 
@@ -64,6 +65,17 @@ def test_what_is_no_certificate_is_refused_with_the_file(certificate, tmp_path):
         with pytest.raises(InvalidCertificate, match=says):
             server_context(*pair)
     assert server_context("", "") is None
+
+
+def test_a_key_that_all_users_can_read_is_refused_and_one_of_a_group_is_not(tmp_path):
+    path, key = make_certificate(tmp_path)
+    for mode in (0o400, 0o600, 0o640, 0o660):
+        os.chmod(key, mode)
+        assert server_context(path, key) is not None, mode
+    for mode in (0o604, 0o644, 0o404):
+        os.chmod(key, mode)
+        with pytest.raises(InvalidCertificate, match=f"key {key} is open to all users.*: chmod o= {key}$"):
+            server_context(path, key)
 
 
 def test_a_key_with_a_password_is_refused(tmp_path):
