@@ -120,6 +120,11 @@ MUTANTS = [
         "or entry > known_at", "or True",
         "tests/broker/peers/test_greeting.py",
     ),
+    RuleMutant(
+        21, "a member saves one change of the members before it takes the next", f"{_REPLICA}/member_changes.py",
+        "entries[: changes[allowed]] if len(changes) > allowed else entries", "entries",
+        f"{_TESTS}/test_old_disks.py",
+    ),
 ]  # fmt: skip
 
 
