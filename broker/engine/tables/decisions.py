@@ -98,6 +98,7 @@ class TransactionTable:
         """All stages of an epoch are published."""
         known = self.by_name.get(name)
         if known is not None:
+            # No leader says it twice, and the list ascends, so `>=` differs only in a table that is tested alone.
             places = (place for place, decision in enumerate(known.unfinished) if decision.epoch == epoch)
             place = next(places, None)  # mostly the first one
             if place is not None:

@@ -145,6 +145,7 @@ def test_transactions_are_whole_whatever_happens_to_nodes_and_their_links(tmp_pa
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)  # 25 starts of a cluster, each with two epochs of four programs behind it
 @pytest.mark.parametrize("disturbance", [killed, all_killed, deaf, dumb])
 def test_transactions_are_whole_however_often_it_happens(tmp_path: Path, disturbance: Disturbance) -> None:
     disturb(tmp_path, [disturbance] * 25)
