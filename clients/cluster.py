@@ -1,7 +1,7 @@
-"""Asks the nodes of a cluster one by one, whether they lead or not.
+"""Asks the nodes of a cluster, whether they lead or not.
 
-Idea: a client follows the leader; what an operator wants to know comes from any node. Each question goes over a
-connection of its own, and the newest answer counts.
+Idea: a client follows the leader; what an operator wants to know comes from any node. All are asked together, each
+over a connection of its own, and the newest answer counts.
 
 Contract: `TimedOut` when none of the addresses answers in time.
 """
@@ -9,13 +9,13 @@ Contract: `TimedOut` when none of the addresses answers in time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, closing, suppress
 from typing import Any, TypeVar
 
 from ..storage.errors import Error
 from ..transport.codec import decode_answer, frames
-from ..transport.errors import ProtocolError, TransportError, Unauthenticated
+from ..transport.errors import ProtocolError, Unauthenticated
 from ..transport.failures import error_of
 from ..transport.keys import key_of
 from ..transport.messages import (
@@ -38,6 +38,9 @@ A = TypeVar("A", bound=Message)
 
 LOOK_S = 0.05
 
+REST_S = 0.5
+"""How long the others may take once a node has answered: one that is dead does not say so."""
+
 
 def ask_node(url: str, message: Message, expected: type[A], timeout_s: float) -> A:
     """Ask the node at one address. Raises TimedOut, InvalidKey, Unauthenticated, and what the node refuses with.
@@ -45,10 +48,21 @@ def ask_node(url: str, message: Message, expected: type[A], timeout_s: float) ->
     The key is that of the file in PENSTOCK_KEY.
     """
     deadline = time.monotonic() + timeout_s
+    with closing(_asking(url, message, expected)) as looks:
+        for answer in looks:
+            if answer is not None:
+                return answer
+            if time.monotonic() >= deadline:
+                break
+    raise _silent(url, timeout_s)
+
+
+def _asking(url: str, message: Message, expected: type[A]) -> Generator[A | None]:
+    """Ask one node, over a connection of its own. Each look takes LOOK_S at most; None: it has not answered yet."""
     with Sockets(key=key_of(None) if url.startswith("tcp:") else None) as sockets:
         client, sent = sockets.client(url), False
-        while (left := deadline - time.monotonic()) > 0:
-            client.poll(min(left, LOOK_S))
+        while True:
+            client.poll(LOOK_S)
             if client.refusal:
                 raise Unauthenticated(f"{url}: {client.refusal}")
             sent = sent or (client.connected and client.send(frames(message)) is Sent.TAKEN)
@@ -57,8 +71,12 @@ def ask_node(url: str, message: Message, expected: type[A], timeout_s: float) ->
                 if isinstance(answer, Failure):
                     raise error_of(answer)
                 if isinstance(answer, expected):
-                    return answer
-    raise TimedOut(f"{url} does not answer within {timeout_s:g} s: is the node started?")
+                    yield answer
+            yield None
+
+
+def _silent(url: str, timeout_s: float) -> TimedOut:
+    return TimedOut(f"{url} does not answer within {timeout_s:g} s: is the node started?")
 
 
 def node_stats(url: str, timeout_s: float) -> dict[str, Any]:
@@ -78,22 +96,37 @@ def cluster_state(urls: Iterable[str], timeout_s: float) -> ClusterState:
     Raises TimedOut when none answers; else what the first refused with: Unauthenticated, InvalidRequest for a broker
     that is alone.
     """
-    found: list[ClusterState] = []
-    refused: list[Error] = []
     given = list(urls)
-    for url in given:
-        try:
-            found.append(ask_node(url, AskCluster(1), ClusterState, timeout_s))
-        except (Error, TransportError, OSError) as error:
-            refused.append(error if isinstance(error, Error) else TimedOut(f"{url}: {error}"))
+    found, refused = _states(given, timeout_s)
     if not found:
         raise next((error for error in refused if not isinstance(error, TimedOut)), refused[0])
     newest = _newest(found)
     if newest.leader and newest.node != newest.leader:
-        with suppress(Error, OSError):
-            asked = [each for each in _addresses(newest) if each not in given]
-            found += [ask_node(url, AskCluster(1), ClusterState, timeout_s) for url in asked[:1]]
+        asked = [each for each in _addresses(newest) if each not in given]
+        found += _states(asked[:1], min(timeout_s, REST_S))[0]
     return _newest(found)
+
+
+def _states(urls: Iterable[str], timeout_s: float) -> tuple[list[ClusterState], list[Error]]:
+    """What nodes that are asked together answer, and why others do not."""
+    found: list[ClusterState] = []
+    refused: list[Error] = []
+    deadline = time.monotonic() + timeout_s
+    with ExitStack() as stack:
+        waiting = {url: stack.enter_context(closing(_asking(url, AskCluster(1), ClusterState))) for url in urls}
+        while waiting and time.monotonic() < deadline:
+            for url, looks in list(waiting.items()):
+                try:
+                    answer = next(looks)
+                except (Error, OSError) as error:
+                    refused.append(error if isinstance(error, Error) else TimedOut(f"{url}: {error}"))
+                else:
+                    if answer is None:
+                        continue
+                    found.append(answer)
+                    deadline = min(deadline, time.monotonic() + REST_S)
+                del waiting[url]
+    return found, refused + [_silent(url, timeout_s) for url in waiting]
 
 
 def transfer_lead(urls: Iterable[str], node: int, timeout_s: float) -> TransferBegun:
@@ -110,7 +143,7 @@ def _ask_leader(urls: Iterable[str], message: Message, expected: type[A], timeou
     given = list(urls)
     state = cluster_state(given, timeout_s)
     last: Error = TimedOut("the cluster has no leader now: ask again")
-    for url in [*_addresses(state), *given]:
+    for url in dict.fromkeys([*_addresses(state), *given]):
         try:
             return ask_node(url, message, expected, timeout_s)
         except Error as error:

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from penstock.clients import cluster
 from penstock.clients.errors import TimedOut
-from penstock.transport.messages import ClusterMember, ClusterState
+from penstock.transport.errors import Unauthenticated
+from penstock.transport.messages import AskCluster, ClusterMember, ClusterState, Message
+
+PATIENCE_S = 60.0
 
 
 class Nodes:
-    """Answers by address, as given."""
+    """Answers by address, as given; the others are silent. Each look at one takes its time, by a clock of their own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.answers: dict[str, ClusterState] = {}
+        self.answers: dict[str, Any] = {}
         self.asked: list[str] = []
-        monkeypatch.setattr(cluster, "ask_node", self._answer)
+        self.now = 1000.0
+        monkeypatch.setattr(cluster, "_asking", self._asking)
+        monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: self.now))
 
-    def _answer(self, url: str, *_: object) -> ClusterState:
+    def _asking(self, url: str, message: Message, _: object) -> Iterator[ClusterState | None]:
         self.asked.append(url)
-        if url not in self.answers:
-            raise TimedOut(f"{url} does not answer")
-        return self.answers[url]
+        while True:
+            self.now += cluster.LOOK_S
+            yield None
+            answer = self.answers.get(url) if isinstance(message, AskCluster) else TimedOut("this takes long")
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
 
     def says(self, node: int, leader: int, term: int, entry: int = 0) -> None:
         members = [ClusterMember(each, "", "", 0, 0, 0, [f"unix:///{each}"]) for each in (1, 2, 3)]
@@ -28,7 +41,7 @@ class Nodes:
 
     def state(self, *nodes: int) -> tuple[int, int]:
         """The node whose answer counts, and the leader that it names."""
-        found = cluster.cluster_state([f"unix:///{node}" for node in nodes], 1.0)
+        found = cluster.cluster_state([f"unix:///{node}" for node in nodes], PATIENCE_S)
         return found.node, found.leader
 
 
@@ -58,3 +71,73 @@ def test_the_highest_term_counts(nodes: Nodes):
     nodes.says(2, leader=0, term=5)
     nodes.says(3, leader=1, term=4)
     assert nodes.state(1, 2, 3) == (2, 0), "who led before knows of no other term"
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+def test_a_node_that_is_silent_costs_little_once_another_has_answered(nodes: Nodes, order: tuple[int, ...]):
+    nodes.says(1, leader=1, term=5)
+    nodes.says(3, leader=1, term=5)
+    start = nodes.now
+    assert nodes.state(*order) == (1, 1)
+    assert cluster.REST_S <= nodes.now - start <= cluster.REST_S + 10 * cluster.LOOK_S
+
+
+def test_a_leader_that_only_another_node_names_costs_as_little(nodes: Nodes):
+    nodes.says(1, leader=2, term=5)
+    start = nodes.now
+    assert nodes.state(1) == (1, 2)
+    assert nodes.now - start <= cluster.REST_S + 10 * cluster.LOOK_S
+
+
+def test_the_first_answer_may_take_the_whole_time(nodes: Nodes):
+    start = nodes.now
+    with pytest.raises(TimedOut, match=r"^unix:///1 does not answer within 60 s: is the node started\?$"):
+        nodes.state(1, 2)
+    assert PATIENCE_S <= nodes.now - start <= PATIENCE_S + 2 * cluster.LOOK_S
+
+
+def test_a_refusal_is_told_if_no_node_answers_and_ends_no_wait_for_one(nodes: Nodes):
+    nodes.answers["unix:///2"] = Unauthenticated("refused")
+    start = nodes.now
+    with pytest.raises(Unauthenticated):
+        nodes.state(1, 2)
+    assert nodes.now - start >= PATIENCE_S
+    nodes.says(1, leader=1, term=4)
+    assert nodes.state(1, 2) == (1, 1)
+
+
+def test_a_time_that_is_shorter_is_not_made_longer_by_an_answer(nodes: Nodes):
+    nodes.says(1, leader=1, term=4)
+    start = nodes.now
+    assert cluster.cluster_state(["unix:///1", "unix:///2"], 4 * cluster.LOOK_S).leader == 1
+    assert nodes.now - start <= 6 * cluster.LOOK_S
+
+
+def test_a_leader_that_has_answered_is_asked_at_no_other_address(nodes: Nodes):
+    nodes.says(1, leader=1, term=4)
+    nodes.answers["unix:///1"].members[0].addresses[:] = ["unix:///other"]
+    assert nodes.state(1) == (1, 1)
+    assert nodes.asked == ["unix:///1"]
+
+
+def test_a_leader_that_another_node_names_is_asked_at_one_address(nodes: Nodes):
+    nodes.says(1, leader=2, term=4)
+    nodes.answers["unix:///1"].members[1].addresses[:] = ["unix:///a", "unix:///b"]
+    assert nodes.state(1) == (1, 2)
+    assert nodes.asked == ["unix:///1", "unix:///a"]
+
+
+def test_an_address_without_a_way_to_it_hides_no_answer_and_is_named(nodes: Nodes):
+    nodes.answers["unix:///2"] = OSError("no route")
+    with pytest.raises(TimedOut, match=r"^unix:///2: no route$"):
+        nodes.state(2)
+    nodes.says(1, leader=1, term=4)
+    assert nodes.state(2, 1) == (1, 1)
+
+
+def test_who_hands_the_lead_over_asks_a_leader_that_is_silent_once_more(nodes: Nodes):
+    nodes.says(1, leader=2, term=4)
+    nodes.says(3, leader=2, term=4)
+    with pytest.raises(TimedOut):
+        cluster.transfer_lead(["unix:///1", "unix:///2", "unix:///3"], 0, PATIENCE_S)
+    assert nodes.asked.count("unix:///2") == 2, "once for its state"

@@ -352,7 +352,7 @@ def test_every_node_shows_its_own_counters_and_metrics(
 
 
 def test_what_a_node_said_before_it_ended_is_not_told_as_news(cluster: ClusterProcesses) -> None:
-    leader = cluster_state(cluster.urls, PATIENCE_S).leader  # by now; to ask a leader that was killed takes a minute
+    leader = cluster_state(cluster.urls, PATIENCE_S).leader
     gone = leader % len(cluster.numbers) + 1
     others = [url for number, url in zip(cluster.numbers, cluster.urls, strict=True) if number != gone]
     cluster.kill(gone)
