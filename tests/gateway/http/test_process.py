@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -98,6 +99,16 @@ def test_it_is_not_ready_without_its_broker_but_alive(own):
         assert gateway.stop() == 0
 
 
+def alive(connection: socket.socket) -> bool:
+    """Ask over a connection that is kept. Reads the answer to its end."""
+    asking = HTTPConnection("a")
+    asking.sock = connection
+    asking.request("GET", "/health/live")
+    answer = asking.getresponse()
+    answer.read()
+    return answer.status == 200
+
+
 def test_sigterm_answers_what_waits_and_removes_the_socket(own, folder):
     path = Path(folder, "hdrained")
     gateway = GatewayProcess(own.url, http=(f"unix://{path}",))
@@ -106,10 +117,10 @@ def test_sigterm_answers_what_waits_and_removes_the_socket(own, folder):
     with socket.socket(socket.AF_UNIX) as idle, socket.socket(socket.AF_UNIX) as waiting:
         idle.connect(str(path))
         waiting.connect(str(path))
+        for each in (idle, waiting):  # the gateway listens to both from here on
+            assert alive(each)
         waiting.sendall(f"GET {PATH}?timeout_ms=60000 HTTP/1.1\r\nhost: a\r\n\r\n".encode())
-        probe = b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n"
-        idle.sendall(probe)
-        assert idle.recv(12) == b"HTTP/1.1 200"  # the one before has arrived
+        assert alive(idle)  # the one before has arrived
         gateway.process.send_signal(signal.SIGTERM)
         answer = b""
         while data := waiting.recv(1000):
