@@ -95,7 +95,7 @@ def versions() -> Iterator[Finding]:
 def directory(data: Path) -> Iterator[Finding]:
     """Whether a broker would open the directory."""
     if not data.exists():
-        yield Finding("data", "ok", f"{data} is not there yet: the first start makes it")
+        yield _to_be_made(data)
         return
     try:
         found = identify(Files(), str(data))
@@ -113,28 +113,46 @@ def directory(data: Path) -> Iterator[Finding]:
         )
 
 
+def _to_be_made(data: Path) -> Finding:
+    """What the first start makes, or cannot."""
+    above = _nearest(data)
+    advice = "name a directory of this user with --data or in the configuration"
+    if not above.is_dir():
+        return Finding("data", "bad", f"{data} cannot be made: {above} is no directory", advice)
+    if not os.access(above, os.W_OK | os.X_OK):
+        return Finding("data", "bad", f"{data} cannot be made: {above} cannot be written", advice)
+    return Finding("data", "ok", f"{data} is not there yet: the first start makes it")
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the innermost above it that is there."""
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
 def permissions(data: Path, *secret: str) -> Iterator[Finding]:
     """Who may read and write what the broker keeps. `secret`: files of users and keys; "" is none."""
-    files = [(Path(each), "users or keys") for each in dict.fromkeys(secret) if each]
-    for path, what in ((data, "the data"), *files):
+    files = [(Path(each), "users or keys", os.R_OK, "bad") for each in dict.fromkeys(secret) if each]
+    for path, what, needed, open_is in ((data, "the data", os.R_OK | os.W_OK, "warning"), *files):
         if not path.exists():
             continue
         found = path.stat()
         if found.st_uid != os.geteuid() and os.geteuid() != 0:
             advice = f"run the broker and this command as user {found.st_uid}, or give it the files (chown -R)"
             yield Finding("permissions", "bad", f"{path} belongs to user {found.st_uid}, not {os.geteuid()}", advice)
-        elif not os.access(path, os.R_OK | os.W_OK):
-            yield Finding("permissions", "bad", f"{path} cannot be written", f"chmod u+rwX {path}")
+        elif not os.access(path, needed):
+            verb = "written" if needed & os.W_OK else "read"
+            yield Finding("permissions", "bad", f"{path} cannot be {verb}", f"chmod u+rwX {path}")
         elif found.st_mode & 0o077:
             says = f"other users can reach {what}: {path} has mode {found.st_mode & 0o777:o}"
-            yield Finding("permissions", "warning", says, f"chmod go= {path}, unless that is meant")
+            advice = "unless that is meant" if open_is == "warning" else "programs refuse it until then"
+            yield Finding("permissions", open_is, says, f"chmod go= {path}, {advice}")
         else:
             yield Finding("permissions", "ok", f"{path} is this user's alone")
 
 
 def space(data: Path) -> Iterator[Finding]:
     """Room for segments, and for files."""
-    place = next(each for each in (data, *data.parents) if each.exists())
+    place = _nearest(data)
     usage, system = shutil.disk_usage(place), os.statvfs(place)
     says = f"{usage.free / 2**30:.1f} GiB free of {usage.total / 2**30:.1f} at {place}"
     advice = "shorten the retention of topics, trim or delete some, or give it a larger disk"
@@ -198,7 +216,8 @@ def certificate(path: str, key: str) -> Iterator[Finding]:
     except InvalidCertificate as error:
         yield Finding("certificate", "bad", error.message, "mend or renew it: doors use new files without a restart")
         return
-    says = f"{path} is valid for {left_s / 86400:.0f} more days"
+    days = round(left_s / 86400)
+    says = f"{path} is valid for {days} more day{'s' if days != 1 else ''}"
     if left_s < RENEWAL_S:
         yield Finding("certificate", "warning", says, "renew it: doors use new files without a restart")
     else:
@@ -255,7 +274,9 @@ def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding("broker", "warning", f"{stats[counter]} {what}", advice)
     if not found:
         follows = stats.get("cluster.leads") == 0
-        says = "follows the leader of its cluster" if follows else f"serves {stats.get('topics', 0)} topics"
+        topics = stats.get("topics", 0)
+        serves = f"serves {topics} topic{'s' if topics != 1 else ''}"
+        says = "follows the leader of its cluster" if follows else serves
         yield Finding("broker", "ok", says)
 
 

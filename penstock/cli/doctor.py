@@ -42,9 +42,9 @@ def command(session: Invocation) -> int:
 
 
 def _broker(session: Invocation) -> list[Finding]:
-    """What the broker says, if one answers."""
+    """What the broker says, if one answers, and which that is."""
     try:
-        return list(of_stats(_stats(session)))
+        return [each._replace(says=f"at {session.url}: {each.says}") for each in of_stats(_stats(session))]
     except Error as error:
         advice = "start it with penstock serve, if it should run" if error.code == "no_broker" else "see its log"
         return [Finding("broker", "warning", error.message, advice)]

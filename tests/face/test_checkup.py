@@ -40,6 +40,16 @@ def test_a_directory_that_is_not_there_or_new_is_fine(data):
     assert states(checkup.directory(data))[0] == "ok"
 
 
+def test_a_directory_that_cannot_be_made_is_bad(data, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    (found,) = checkup.directory(tmp_path / "file" / "none" / "data")
+    assert (found.state, found.says.endswith(f"{tmp_path}/file is no directory")) == ("bad", True)
+    for denied, state in ((os.R_OK, "ok"), (os.W_OK, "bad"), (os.X_OK, "bad")):
+        monkeypatch.setattr(os, "access", lambda path, mode, denied=denied: path == data and not mode & denied)
+        (found,) = checkup.directory(data / "none" / "data")
+        assert (found.state, f"{data} cannot be written" in found.says) == (state, state == "bad")
+
+
 def test_a_directory_of_another_program_is_bad(data):
     (data / "strange").touch()
     (found,) = checkup.directory(data)
@@ -64,8 +74,16 @@ def test_who_may_read_the_data_and_the_users(data, tmp_path):
     assert states(checkup.permissions(data, str(users))) == ["ok", "ok"]
     users.chmod(0o640)
     data.chmod(0o701)
-    assert states(checkup.permissions(data, str(users))) == ["warning", "warning"]
+    assert states(checkup.permissions(data, str(users))) == ["warning", "bad"]
     assert states(checkup.permissions(data / "none", "")) == []
+
+
+def test_a_file_of_users_need_not_be_written(data, tmp_path, monkeypatch):
+    users = tmp_path / "users"
+    users.touch(0o400)
+    for denied, expected in ((os.W_OK, ["bad", "ok"]), (os.R_OK, ["bad", "bad"])):
+        monkeypatch.setattr(os, "access", lambda path, mode, denied=denied: not mode & denied)
+        assert states(checkup.permissions(data, str(users))) == expected
 
 
 def test_data_of_another_user_are_bad(data, monkeypatch):
@@ -126,10 +144,11 @@ def test_the_kernel_tells_of_its_clock(monkeypatch):
     assert states(checkup.clock()) in (["ok"], ["warning"])
 
 
-@pytest.mark.parametrize(("days", "state"), [(0.5, "warning"), (13.9, "warning"), (14.1, "ok")])
+@pytest.mark.parametrize(("days", "state"), [(0.4, "warning"), (1.1, "warning"), (13.9, "warning"), (14.1, "ok")])
 def test_a_certificate_that_ends_soon_is_told_of(tmp_path, days, state):
     (found,) = checkup.certificate(*make_certificate(tmp_path, days))
-    assert (found.state, f"{days:.0f} more days" in found.says, bool(found.advice)) == (state, True, state != "ok")
+    left = "1 more day" if round(days) == 1 else f"{days:.0f} more days"
+    assert (found.state, found.says.endswith(f"for {left}"), bool(found.advice)) == (state, True, state != "ok")
 
 
 def test_a_certificate_that_clients_refuse_is_bad(tmp_path):
@@ -164,7 +183,8 @@ def test_a_member_that_has_lost_records_is_found(data):
 
 
 def test_a_brokers_counters_are_judged():
-    assert states(checkup.of_stats({"topics": 3})) == ["ok"]
+    for topics, says in ((1, "serves 1 topic"), (3, "serves 3 topics")):
+        assert [(each.state, each.says) for each in checkup.of_stats({"topics": topics})] == [("ok", says)]
     found = list(checkup.of_stats({"partitions.damaged": 2, "outbox.stuck": 1, "outbox.stuck_because": "no topic"}))
     assert [(each.state, each.kind) for each in found] == [("bad", "damage"), ("bad", "other")]
     assert found[1].advice == "no topic"
@@ -193,7 +213,7 @@ def test_a_running_broker_is_asked(on: Cli, broker: Served):
     assert [each["state"] for each in found if each["check"] == "broker"] == ["ok"]
     assert (code == exits.OK) == all(each["state"] != "bad" for each in found)
     text = on("doctor", "--set", f"data={broker.ready['data']}").text
-    assert "serves" in text
+    assert f"at {broker.unix}: serves" in text
 
 
 def test_the_directory_can_be_named_as_for_other_commands(cli: Cli, tmp_path):
@@ -238,7 +258,7 @@ def test_a_node_that_follows_is_well(cli: Cli, monkeypatch):
     monkeypatch.setattr("penstock.clients.cluster.node_stats", lambda url, timeout_s: asked.append(url) or stats)
     _, found = doctor(cli, "--url", "tcp://127.0.0.1:7")
     (broker,) = (each for each in found if each["check"] == "broker")
-    assert (broker["state"], broker["says"]) == ("ok", "follows the leader of its cluster")
+    assert (broker["state"], broker["says"]) == ("ok", "at tcp://127.0.0.1:7: follows the leader of its cluster")
     assert asked == ["tcp://127.0.0.1:7"]
     stats["scrub.rotten"] = 2
     assert doctor(cli, "--url", "tcp://127.0.0.1:7")[0] == exits.DAMAGED
