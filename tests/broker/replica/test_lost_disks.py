@@ -446,7 +446,7 @@ def test_a_wiped_disk_that_nobody_replaced_tells_nothing_and_the_old_one_tells_n
 
 
 class ReplacingLife(MemberLife):
-    """A life in which disks are lost over and over: each once all members have joined again, and know that for good."""
+    """A life in which disks are lost over and over: each once all members have joined again."""
 
     def fault(self, member: Member) -> None:
         if self.chance.random() < 0.5:
@@ -461,8 +461,7 @@ class ReplacingLife(MemberLife):
 
     def is_joined(self) -> bool:
         replicas = [each.replica for each in self.shard.members.values()]
-        kept = [each for each in replicas if each and not (each._checkpoints._changed or each._checkpoints._begun)]
-        tables = [each.directories for each in kept]
+        tables = [each.directories for each in replicas if each]
         return all(each.is_settled for each in tables) and [each.table.uuids for each in tables] == [
             {each.number: each.uuid for each in self.shard.members.values()}
         ] * len(replicas)
