@@ -84,7 +84,7 @@ class Wakes:
         for log in logs:
             slots = self._readers.get(log)
             if slots and len(slots) <= FEW and log.committed == log.written:
-                for slot in slots & self._sessions.keys():  # a node that leads no more has closed all of them
+                for slot in slots:
                     self.wake(self._sessions[slot])
 
     def asleep(self) -> set[int]:

@@ -108,6 +108,7 @@ def test_readers_sleep_on_while_what_is_appended_is_not_theirs_yet(board: Board)
 def test_a_session_that_is_over_is_not_woken(board: Board):
     wakes, log = Wakes(board), cast("LogWriter", Appended(5, 5))
     sleeper(wakes, board, 7, log)
+    wakes.end_reading(7, log)
     wakes.close(7)
     wakes.published([log])
 

@@ -129,6 +129,7 @@ class MemoryPort:
         return self.open - self.awake
 
     def close_wake(self, session: int) -> None:
+        assert session not in {reader for reader, _ in self.readers}, "its slot would be another's while logs know it"
         self.open.remove(session)
 
     def stats(self) -> dict[str, Any]:

@@ -168,6 +168,10 @@ class Session:
         """Its connection has closed: new records cost nothing on its behalf."""
         self.is_stray = self.outlet.blocked = True
         self._agenda.ready.pop(self, None)
+        self.end_reading()
+
+    def end_reading(self) -> None:
+        """No partition tells it any more that its end has moved."""
         for stream in self.outlet.streams.values():
             self._readers.remove(stream.partition, self.id)
 
@@ -387,6 +391,7 @@ class Sessions:
     def drop(self) -> None:
         """Release what sessions opened at the port, and tell no client."""
         for session in self.by_id.values():
+            session.end_reading()
             self._close_way(session)
 
     def _close_way(self, session: Session) -> None:

@@ -76,8 +76,10 @@ def test_sessions_end_with_the_office_and_give_back_what_they_opened():
     for member in "ab":
         rig.join(topic, "g", member, delivery="push" if member == "a" else "mapped")
     alone = rig.join(topic, delivery="push")
+    mapped = rig.join(topic, delivery="mapped")
+    assert mapped.session in {session for session, _ in rig.port.readers}
     rig.resign()
-    assert rig.port.open == set()
+    assert (rig.port.open, rig.port.readers) == (set(), set())
     sent = len(rig.port.sent)
     rig.produce(topic, [b"x"])
     assert [type(message) for _, message, _ in rig.port.sent[sent:]] == [m.Produced]
