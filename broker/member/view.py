@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...transport.messages import ClusterMember, ClusterState, TransferBegun
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, Unavailable
 from ..raft.progress import FollowerPace
 from ..raft.state import Role
 from .standing import FOLLOWER, LEADER
@@ -101,7 +101,7 @@ class MemberView:
     def replace(self, request: int, node: int, now: Now) -> ClusterState:
         """Begin to make the directory that a node was refused with the node's, where that has not begun yet.
 
-        Raises InvalidRequest, NotLeader.
+        Raises InvalidRequest, NotLeader; Unavailable while another change goes on.
         """
         own = self._links.own
         if self._standing.role != LEADER:
@@ -116,10 +116,10 @@ class MemberView:
         if uuid is None or uuid == known:
             raise InvalidRequest(
                 f"node {node} has not come with another directory: start it with an empty one and the options that it "
-                "had, and ask again"
+                "had, and ask again; what was asked for before is done, if the node is a member that replicates"
             )
         if refusal := self._replica.replace(node, uuid):
-            raise InvalidRequest(f"node {node} cannot be replaced now ({refusal}): ask again")
+            raise Unavailable(f"node {node} cannot be replaced now ({refusal}): ask again")
         return self.state(request, now)
 
     def _furthest(self, status: RaftStatus) -> int:

@@ -82,11 +82,19 @@ def transfer(node: int | None, session: Invocation) -> None:
 def replace(node: int, session: Invocation) -> None:
     """Let a node that lost its disk join again. Start it with an empty directory and the options that it had: the
     others refuse it. Then this makes the directory the node's, and waits until it has fetched everything and votes."""
+    from ..broker.errors import Unavailable
     from ..clients.cluster import cluster_state, replace_node
     from ..clients.errors import TimedOut
 
     urls, deadline = addresses(session.url), time.monotonic() + session.config.timeout_s
-    replace_node(urls, node, min(ASK_S, session.config.timeout_s))
+    while True:
+        try:
+            replace_node(urls, node, min(ASK_S, session.config.timeout_s))
+            break
+        except Unavailable:  # another change goes on
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(LOOK_S)
     while time.monotonic() < deadline:
         state = cluster_state(urls, min(ASK_S, session.config.timeout_s))
         found = [each for each in state.members if each.node == node and state.leader == state.node]

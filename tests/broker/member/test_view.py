@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from penstock.broker.engine.ports import NodeStanding
-from penstock.broker.errors import InvalidRequest, NotLeader
+from penstock.broker.errors import InvalidRequest, NotLeader, Unavailable
 from penstock.broker.member.view import MemberView
 from penstock.broker.peers.greeting import PeerIdentity
 from penstock.broker.raft.messages import Kind, Message
@@ -58,7 +58,7 @@ def test_a_directory_is_replaced_by_the_one_that_its_node_came_with(scene: Scene
     scene.strangers[other.number] = other.uuid
     answer = scene.replace(other.number)
     assert (answer.request, answer.leader) == (7, scene.leader.number)
-    with pytest.raises(InvalidRequest, match=r"cannot be replaced now \(the change at entry \d+ is not applied"):
+    with pytest.raises(Unavailable, match=r"cannot be replaced now \(the change at entry \d+ is not applied"):
         scene.replace(other.number)
     roles = set[tuple[str, str]]()
     for _ in range(60):
