@@ -11,7 +11,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +111,10 @@ class ClusterProcesses:
     def kill(self, number: int) -> None:
         """End a node at once, with all of its processes."""
         node = self.nodes.pop(number)
+        node.process.kill()  # first, as it would end the keeper of a broker that is gone, and start both again
         for role in ("broker", "keeper"):
-            os.kill(node.pid(role), signal.SIGKILL)
-        node.process.kill()
+            with suppress(ProcessLookupError):
+                os.kill(node.pid(role), signal.SIGKILL)
         node.process.wait()
         node.close()
 
