@@ -13,7 +13,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -226,7 +226,9 @@ def _converted(name: str, value: Any, source: str) -> Any:
             value = _WORDS.get(value.lower(), value)
         converted = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except (ValueError, msgspec.ValidationError) as error:
-        raise InvalidConfig(f"{source}: {name} = {given!r} cannot be used: {error}") from error
+        choices = get_args(kind.__origin__) if get_origin(kind.__origin__) is Literal else ()
+        why = f"it is none of {', '.join(choices)}" if choices else error
+        raise InvalidConfig(f"{source}: {name} = {given!r} cannot be used: {why}") from error
     if isinstance(converted, int | float) and not isinstance(converted, bool) and converted < 0:
         raise InvalidConfig(f"{source}: {name} = {value!r} cannot be used: it is below 0")
     return converted
@@ -245,7 +247,12 @@ def _read_file(path: str | Path | None, environ: Mapping[str, str]) -> tuple[dic
         if not named:
             return {}, place
         raise InvalidConfig(f"there is no configuration file {place}") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfig(
+            f"cannot read the configuration file {place}: {error}; texts, times and sizes stand in quotes, as in "
+            'drain_s = "5s"'
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"cannot read the configuration file {place}: {error}") from error
     for name in content:
         if name not in FIELDS:
