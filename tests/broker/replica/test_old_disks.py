@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import pytest
 from penstock.broker.member.directory import KnownPeers
@@ -12,7 +12,7 @@ from penstock.transport import messages as m
 from support.members import Member, Shard
 from support.writeback import WritebackFiles
 
-from .test_lost_disks import followers, is_whole, lose, produce, replace
+from .test_lost_disks import ReplacingLife, followers, is_whole, lose, produce, replace
 
 
 class Disk(NamedTuple):
@@ -140,3 +140,84 @@ def test_an_append_is_taken_up_to_the_change_that_has_to_wait():
     replica.core.step(append(last + 1, ".."))
     assert [admitted(last + 3, kinds) for kinds in ("..", ".c.")] == [2, 1]
     assert admitted(last + 9, "c") == 0, "whose place is not here, so that the core refuses it"
+
+
+class OldDiskLife(ReplacingLife):
+    """A life in which a disk that was replaced comes back for a while. One other member may have saved no change of the
+    members since, and be alone with it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.old: dict[int, Disk] = {}
+        self.new: dict[int, Disk] = {}
+        """Disks that wait while the old one runs."""
+        self.slow: Member | None = None
+
+    def wipe(self, member: Member) -> None:
+        self.old[member.number] = taken_out(member)
+        super().wipe(member)
+        slow = self.chance.choice(list(self.shard.members.values()))
+        if slow is not member and slow.replica is not None:
+            self.slow = slow
+            saves_nothing(slow)
+
+    def fault(self, member: Member) -> None:
+        if self.chance.random() < 0.8 or member.number not in self.old:
+            super().fault(member)
+        elif member.number in self.new:
+            self.turn_back(member)
+        elif self.is_replaced(member) and not self.new:
+            self.shard.count("old disk")
+            self.new[member.number] = taken_out(member)
+            put_in(member, self.old[member.number])
+            if self.slow not in (None, member):
+                self.forget(member, self.slow)
+
+    def is_replaced(self, member: Member) -> bool:
+        """Whether a leader has the new directory as the member's: before that, the old one is the right one."""
+        leader = self.shard.leader
+        if leader is None or leader is member or leader.replica is None:
+            return False
+        return leader.replica.directories.table.uuids[member.number] == member.uuid
+
+    def forget(self, member: Member, slow: Member) -> None:
+        """The slow member restarts, alone with the old disk of another."""
+        self.shard.count("forgets")
+        slow.crash(power=True)
+        slow.start()
+        pair = {member.number, slow.number}
+        self.shard.cut |= {(a, b) for a in self.shard.numbers for b in self.shard.numbers if (a in pair) != (b in pair)}
+        self.shard.rounds(30)
+
+    def is_joined(self) -> bool:
+        return not self.new and super().is_joined()
+
+    def replace(self) -> None:
+        """The operator asks for no old disk."""
+        lost, self.lost = self.lost, [each for each in self.lost if each.number not in self.new]
+        super().replace()
+        self.lost = lost
+
+    def turn_back(self, member: Member) -> None:
+        self.old[member.number] = taken_out(member)
+        put_in(member, self.new.pop(member.number))
+        self.shard.cut.clear()
+
+    def end(self) -> None:
+        for number in list(self.new):
+            self.turn_back(self.shard.members[number])
+        if self.slow is not None:
+            self.slow.crash(power=True)
+        super().end()
+
+
+class OfFive(OldDiskLife):
+    """The same with five members."""
+
+    CONFIG: ClassVar[dict[str, float]] = {**OldDiskLife.CONFIG, "size": 5}
+
+
+@pytest.mark.parametrize(("life", "lives"), [(OldDiskLife, 24), (OfFive, 8)])
+def test_an_old_disk_that_comes_back_decides_nothing(seed, life, lives):
+    shards = [life(seed + each).run() for each in range(lives)]
+    assert sum(shard.counts.get("forgets", 0) for shard in shards) > 0
