@@ -85,12 +85,6 @@ class Listener:
 
 
 @pytest.fixture
-def context() -> Iterator[Context]:
-    with Context() as made:
-        yield made
-
-
-@pytest.fixture
 def listening() -> Iterator[Callable[[Callable[[socket.socket], None]], Listener]]:
     made: list[Listener] = []
 

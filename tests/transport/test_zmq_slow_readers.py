@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from math import inf
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,20 +18,8 @@ from penstock.transport import zmq_serving
 from penstock.transport.sent import Sent
 from penstock.transport.unread import MARK_BYTES, SMALL_BYTES, UNREAD_BYTES_MAX
 from penstock.transport.zmq_serving import BEHIND_BYTES, LOOK_S, ServerSocket
-from penstock.transport.zmq_sockets import Context
 
 WAIT = 10.0
-
-
-@pytest.fixture
-def context() -> Iterator[Context]:
-    with Context() as made:
-        yield made
-
-
-@pytest.fixture(params=["ipc", "tcp"])
-def server(request: pytest.FixtureRequest, context: Context, tmp_path: Path) -> ServerSocket:
-    return context.server([f"ipc://{tmp_path}/broker.sock" if request.param == "ipc" else "tcp://127.0.0.1:0"])
 
 
 @pytest.fixture

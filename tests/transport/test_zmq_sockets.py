@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -22,22 +21,6 @@ from penstock.transport.zmq_sockets import Context
 from support.samples import BATCH
 
 WAIT = 10.0
-
-
-@pytest.fixture
-def context() -> Iterator[Context]:
-    with Context() as made:
-        yield made
-
-
-@pytest.fixture(params=["ipc", "tcp"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"ipc://{tmp_path}/run/broker.sock" if request.param == "ipc" else "tcp://127.0.0.1:0"
-
-
-@pytest.fixture
-def server(context: Context, url: str) -> ServerSocket:
-    return context.server([url])
 
 
 def connected(context: Context, server: ServerSocket) -> ClientSocket:
