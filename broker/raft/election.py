@@ -15,7 +15,7 @@ from .state import RaftState, Role
 
 def begin(state: RaftState, *, handed_over: bool = False) -> bool:
     """Campaign, unless this node leads, may not lead, or has a change of the configuration to apply first."""
-    if state.role is Role.LEADER or not state.promotable() or state.log.has_unapplied_change():
+    if state.role is Role.LEADER or not state.promotable() or state.log.has_unapplied_change(state.log.committed):
         return False
     if state.options.pre_vote and not handed_over:
         _ask_before(state)
@@ -27,7 +27,7 @@ def begin(state: RaftState, *, handed_over: bool = False) -> bool:
 def renew(state: RaftState, above: int) -> None:
     """As leader, stand again at once, in a term above `above` and the own one: nothing that was acknowledged in terms
     before counts any more. Other voters need not wait, as when a lead is handed over."""
-    if state.role is Role.LEADER and state.promotable() and not state.log.has_unapplied_change():
+    if state.role is Role.LEADER and state.promotable() and not state.log.has_unapplied_change(state.log.committed):
         state.term = max(state.term, above)
         _ask(state, force=True)
 

@@ -174,11 +174,7 @@ class LogView:
         self.applying_bytes = max(self.applying_bytes - size, 0)
         self._waits = self.applying_bytes >= self._max_applying
 
-    def has_unapplied_change(self) -> bool:
-        """A change of the configuration is committed and not applied."""
-        return self.has_change(self.committed)
-
-    def has_change(self, last: int) -> bool:
+    def has_unapplied_change(self, last: int) -> bool:
         """A change of the configuration stands up to entry `last` that is not applied."""
         low = self.applied + 1
         while low <= last:

@@ -210,7 +210,7 @@ class RaftNode:
 
     def has_unapplied_change(self, last: int) -> bool:
         """A change of the configuration stands in the log up to entry `last` that is not applied."""
-        return self._state.log.has_change(last)
+        return self._state.log.has_unapplied_change(last)
 
     @property
     def is_settled(self) -> bool:

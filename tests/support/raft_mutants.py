@@ -60,7 +60,7 @@ MUTANTS = [
     Mutant("forgets its vote", "election", "            state.vote = message.sender\n", ""),
     Mutant("a term keeps the vote", "state", "            self.vote = NONE\n", ""),
     Mutant("only a longer log gets a vote", "log_view", "index) >= (self.last_term()", "index) > (self.last_term()"),
-    Mutant("campaigns over a change", "election", " or state.log.has_unapplied_change()", ""),
+    Mutant("campaigns over a change", "election", " or state.log.has_unapplied_change(state.log.committed)", ""),
     Mutant("a learner campaigns", "state", "own is not None and not own.learner and", "own is not None and"),
     Mutant("campaigns while it installs", "state", " and self.log.unstable.snapshot is None", ""),
     Mutant("votes beside a leader", "core", "and not message.force and election.leased(state)", "and False"),
