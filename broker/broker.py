@@ -184,7 +184,6 @@ class Broker:
             intake = self._intake
             idle = not intake.exhausted and intake.messages <= IDLE_MESSAGES and intake.bytes <= IDLE_BYTES
             self._watermarks.flushed(dirty, idle=idle, now_s=at.monotonic_s, named=waiting)
-            self._port.published(dirty)
         self._node.advance(at)
 
     def _patience(self, wait: float, at: Now) -> float:

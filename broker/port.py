@@ -12,7 +12,7 @@ from __future__ import annotations
 import select
 import struct
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -266,10 +266,6 @@ class SocketPort:
 
     def wake(self, session: int) -> None:
         self._wakes.wake(session)
-
-    def published(self, logs: Iterable[LogWriter]) -> None:
-        """The board says how far these logs are. Their mapped readers need not wait for the rest of the turn."""
-        self._wakes.published(logs)
 
     def asleep(self) -> set[int]:
         return self._wakes.asleep()

@@ -4,9 +4,6 @@ Idea: a mapped reader that finds nothing new raises its slot, looks once more, a
 the broker wakes the readers of raised slots and lowers them: a sleeping reader is woken once, a busy one costs a load,
 and of a crowd of busy ones all slots together cost one look.
 
-Readers of a log are woken as soon as the board says how far it is, before the broker does the rest of a turn. A crowd
-is left to the engine, which wakes it in portions.
-
 A producer that appends by itself wakes the readers of its log, too: the row says on which slots they sleep.
 
 Contract: a slot is given to one session at a time. A reader whose session is over may still sleep on the slot that
@@ -26,9 +23,6 @@ from .errors import LimitReached
 if TYPE_CHECKING:
     from ..storage.board import Board
     from ..storage.log import LogWriter
-
-FEW = 32
-"""Readers of one log that are woken before the rest of the turn."""
 
 
 class Wakes:
@@ -78,14 +72,6 @@ class Wakes:
     def wake(self, session: int) -> None:
         """Wake the session's reader, if it sleeps."""
         self._open[session][1].wake()
-
-    def published(self, logs: Iterable[LogWriter]) -> None:
-        """Wake the sleeping readers of logs that were appended to, where readers may have all of it."""
-        for log in logs:
-            slots = self._readers.get(log)
-            if slots and len(slots) <= FEW and log.committed == log.written:
-                for slot in slots:
-                    self.wake(self._sessions[slot])
 
     def asleep(self) -> set[int]:
         """The sessions whose readers `wake` would find asleep: one look at the whole board."""

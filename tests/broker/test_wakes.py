@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
-from penstock.broker.broker import Broker
 from penstock.broker.errors import LimitReached
-from penstock.broker.port import SocketPort
-from penstock.broker.wakes import FEW, Wakes
+from penstock.broker.wakes import Wakes
 from penstock.storage import futex
 from penstock.storage.board import Board
-from penstock.storage.futex import Futex
-from penstock.storage.log import LogWriter
 
 
 @pytest.fixture
@@ -67,88 +59,6 @@ def test_one_look_finds_the_sessions_whose_readers_sleep(board: Board):
     assert wakes.asleep() == set(), "a reader whose session is over"
     assert board.slot(wakes.open(9)).is_raised
     assert wakes.asleep() == {9}
-
-
-class Appended:
-    """A log as far as waking looks at it; each is equal to itself alone."""
-
-    def __init__(self, written: int, committed: int) -> None:
-        self.written, self.committed = written, committed
-
-
-def sleeper(wakes: Wakes, board: Board, session: int, log: LogWriter) -> Futex:
-    slot = board.slot(wakes.open(session))
-    wakes.begin_reading(session, log)
-    slot.sleep(0.0, lambda: False)
-    return slot
-
-
-def test_readers_of_what_is_published_are_woken_and_no_others(board: Board):
-    wakes = Wakes(board)
-    first, second, unread = (cast("LogWriter", Appended(5, 5)) for _ in range(3))
-    here, there = sleeper(wakes, board, 7, first), sleeper(wakes, board, 8, second)
-    wakes.published([unread])
-    assert (here.is_raised, there.is_raised) == (True, True)
-    wakes.published([unread, first])
-    assert (here.is_raised, there.is_raised) == (False, True)
-    wakes.published([second])
-    assert not there.is_raised
-
-
-def test_readers_sleep_on_while_what_is_appended_is_not_theirs_yet(board: Board):
-    wakes, log = Wakes(board), Appended(5, 4)
-    slot = sleeper(wakes, board, 7, cast("LogWriter", log))
-    wakes.published([cast("LogWriter", log)])
-    assert slot.is_raised
-    log.committed = 5
-    wakes.published([cast("LogWriter", log)])
-    assert not slot.is_raised
-
-
-def test_a_session_that_is_over_is_not_woken(board: Board):
-    wakes, log = Wakes(board), cast("LogWriter", Appended(5, 5))
-    sleeper(wakes, board, 7, log)
-    wakes.end_reading(7, log)
-    wakes.close(7)
-    wakes.published([log])
-
-
-def test_a_crowd_is_left_to_be_woken_in_portions():
-    board = Board.private(1, slots=FEW + 1)
-    wakes, log = Wakes(board), cast("LogWriter", Appended(5, 5))
-    slots = [sleeper(wakes, board, session, log) for session in range(FEW + 1)]
-    wakes.published([log])
-    assert all(slot.is_raised for slot in slots)
-    wakes.end_reading(0, log)
-    wakes.published([log])
-    assert [slot.is_raised for slot in slots] == [True] + [False] * FEW
-
-
-def test_the_port_wakes_the_readers_of_what_is_published(board: Board):
-    wakes, log, unused = Wakes(board), cast("LogWriter", Appended(5, 5)), cast("Any", None)
-    slot = sleeper(wakes, board, 7, log)
-    port = SocketPort(unused, [], wakes, unused)
-    port.published([log])
-    port.close()
-    assert not slot.is_raised
-
-
-def test_the_broker_wakes_readers_before_it_answers():
-    calls: list[str] = []
-    dirty = [object()]
-
-    def said(name: str, result: object = None) -> Callable[..., object]:
-        return lambda *given, **_: (calls.append(name), result)[1]
-
-    broker = SimpleNamespace(
-        _node=SimpleNamespace(flush=said("flush", dirty), advance=said("advance")),
-        _names=SimpleNamespace(fresh=False),
-        _intake=SimpleNamespace(exhausted=False, messages=1, bytes=100),
-        _watermarks=SimpleNamespace(flushed=said("on the board")),
-        _port=SimpleNamespace(published=lambda logs: calls.append("wake" if logs is dirty else "others")),
-    )
-    Broker._settle(cast("Any", broker), cast("Any", SimpleNamespace(monotonic_s=1.0)))
-    assert calls == ["flush", "on the board", "wake", "advance"]
 
 
 def test_a_board_without_slots_has_no_sleepers():
