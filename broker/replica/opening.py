@@ -85,7 +85,7 @@ def _open(files: Files, order: OrderLog, logs: _Logs) -> OpenedOrder:
     logs.order.places = places
     changes: list[Entry] = []
     missing = walk(_entries(order, found.entry + 1, changes), places, logs.stands)
-    known = _known_commit(files, found, places, logs)
+    known = _known_commit(files, found, order, places, logs)
     acknowledged = max(known, _acked(order, found))
     if places.last < acknowledged:
         raise ReplicaDamaged(
@@ -128,9 +128,12 @@ def _members(found: Checkpoint, changes: list[Entry], known: int) -> Members:
     return members
 
 
-def _known_commit(files: Files, found: Checkpoint, places: Places, logs: _Logs) -> int:
-    """The highest entry that is known to be committed: that of the checkpoint, or of any log's newest snapshot."""
-    known = found.commit
+def _known_commit(files: Files, found: Checkpoint, order: OrderLog, places: Places, logs: _Logs) -> int:
+    """The highest entry that is known to be committed: that of the checkpoint, or of any log's newest snapshot.
+
+    The name of a newer checkpoint counts where what is in it has rotted: its entry was committed, and durable here.
+    """
+    known = max(found.commit, _newest_snapshot(files, order.log))
     for log_id, log in logs.by_id.items():
         if log_id not in places.end:
             continue  # it is set aside

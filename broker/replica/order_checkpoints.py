@@ -71,7 +71,7 @@ class OrderCheckpoints:
         """`last`: the newest; `members`: those of the last applied entry."""
         self.entry = last.entry
         self._members = members
-        self._changed = False
+        self._changed = last.members() != members  # as an opening may know more than the checkpoint
         self._begun: Checkpoint | None = None  # waits until these are synced:
         self._unsynced: list[LogWriter] = []
         self._ticks = 0  # since the last one

@@ -99,7 +99,7 @@ def start(
     """
     replicated = Replicated(opened.places)
     storage = GroupStorage(opened.order, promises, opened.checkpoint, opened.members.configuration)
-    directories = Directories(known, opened.members, opened.checkpoint.entry)
+    directories = Directories(known, opened.members, opened.places.entry)
     core = RaftNode(replace(options, applied=opened.places.entry), storage)
     logs = store(replicated)
     logs.places = opened.places

@@ -125,6 +125,11 @@ MUTANTS = [
         "entries[: changes[allowed]] if len(changes) > allowed else entries", "entries",
         f"{_TESTS}/test_old_disks.py",
     ),
+    RuleMutant(
+        22, "the name of a checkpoint that has rotted says what is committed", f"{_REPLICA}/opening.py",
+        "known = max(found.commit, _newest_snapshot(files, order.log))", "known = found.commit",
+        f"{_TESTS}/test_old_disks.py",
+    ),
 ]  # fmt: skip
 
 

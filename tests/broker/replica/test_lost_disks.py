@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace as replace_fields
-from itertools import combinations
+from itertools import combinations, permutations
 
 import msgspec
 import pytest
@@ -16,8 +16,9 @@ from penstock.broker.replica.directories import VOTES_BEHIND, Directories, Direc
 from penstock.broker.replica.opening import _members
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
+from support.damaged import flip
 from support.member_life import MemberLife
-from support.members import Member, Sent, Shard
+from support.members import DATA, Member, Sent, Shard
 
 
 def produce(shard: Shard, topic: bytes, count: int) -> int:
@@ -301,6 +302,28 @@ def test_a_leader_waits_for_the_very_entry_of_the_table():
     for match, missing in ((6, [2]), (7, [])):
         near = replace_fields(status, members={1: peer, 2: replace_fields(peer, match=match), 3: peer})
         assert directories.missing(near) == missing
+
+
+def test_a_leader_that_opened_by_an_older_checkpoint_waits_for_the_entry_of_the_table():
+    """The newest has rotted. Its name says that the table is committed, and the one before it is of entry 1."""
+    shard = Shard(14)
+    for one, other in permutations(shard.numbers, 2):
+        shard.members[one].known.heard(other, shard.members[other].uuid)
+    cut_off(shard, shard.members[3])
+    shard.rounds(60)
+    member = shard.members[1]
+    member.crash(power=True)
+    flip(member, max(name for name in member.files.contents if name.startswith(f"{DATA}/order/snapshot-")), 80)
+    member.start()
+    replica = member.replica
+    assert replica is not None
+    assert replica._storage.checkpoint.entry == 1
+    assert len(table_of(member).uuids) == 3
+    assert not table_of(member).met
+    for match, missing in ((2, [1, 2, 3]), (replica.places.entry, [])):
+        peer = MemberStatus(match, match + 1, FollowerPace.REPLICATE, learner=False, active=True)
+        near = replace_fields(replica.core.status(), members=dict.fromkeys(shard.numbers, peer))
+        assert replica.directories.missing(near) == missing
 
 
 def test_a_member_that_opens_at_an_older_table_goes_by_that_one():

@@ -9,7 +9,8 @@ from penstock.broker.member.directory import KnownPeers
 from penstock.broker.raft.messages import Entry, EntryKind, Kind, Message
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
-from support.members import Member, Shard
+from support.damaged import flip
+from support.members import DATA, Member, Shard
 from support.writeback import WritebackFiles
 
 from .test_lost_disks import ReplacingLife, followers, is_whole, lose, produce, replace
@@ -83,6 +84,82 @@ def test_a_member_that_forgets_a_replacement_and_the_old_disk_are_no_second_majo
     shard.until(lambda: is_whole(shard))
     produce(shard, topic, 1)
     shard.invariants.check(full=True)
+
+
+def test_a_newest_checkpoint_that_has_rotted_is_no_way_back_to_older_members():
+    """It is that of the removal of one of two disks. A member that begins by the one before it knows neither removal,
+    and would be a majority of the first members with both old disks, beside the other two."""
+    shard = Shard(23, size=5)
+    topic = shard.topic("t")
+    produce(shard, topic, 2)
+    first, second, forgets, _ = followers(shard)
+    never_goes_on(shard)
+    old = {member: taken_out(member) for member in (first, second)}
+    for member in old:
+        member.wipe()
+    replace(shard, first)
+    shard.until(lambda: forgets.replica and has_removed(forgets, first) and not owes_change(forgets))
+    saves_nothing(forgets)
+    replace(shard, second)
+    shard.until(lambda: has_removed(forgets, second))
+    forgets.crash(power=True)
+    newest = max(name for name in forgets.files.contents if name.startswith(f"{DATA}/order/snapshot-"))
+    flip(forgets, newest, 80)
+    produce(shard, topic, 2)
+    rest = [member for member in shard.members.values() if member not in (forgets, *old)]
+    new = {member: taken_out(member) for member in old}
+    for member, disk in old.items():
+        put_in(member, disk)
+    try_alone(shard, topic, [forgets, *old])
+    for member, disk in new.items():
+        member.crash(power=True)
+        put_in(member, disk)
+    try_alone(shard, topic, rest)
+    shard.heal()
+    produce(shard, topic, 1)
+    shard.until(lambda: forgets.replica and forgets.replica.places.entry == shard.invariants.last)
+    shard.invariants.check(full=True)
+
+
+def never_goes_on(shard: Shard) -> None:
+    """The leader makes no learner of a member that was removed."""
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    leader.replica.directories.next_change = lambda status: None
+
+
+def has_removed(member: Member, other: Member) -> bool:
+    assert member.replica is not None
+    return other.number not in member.replica.core.status().configuration.members()
+
+
+def owes_change(member: Member) -> bool:
+    assert member.replica is not None
+    return member.replica._checkpoints.owes_change
+
+
+def test_a_change_that_an_opening_knows_by_a_later_snapshot_alone_is_saved_before_the_next():
+    shard = Shard(24, snapshot_batches=1)
+    topic = shard.topic("t")
+    lost, member = followers(shard)
+    never_goes_on(shard)
+    saves_nothing(member)
+    lost.wipe()
+    replace(shard, lost)
+    produce(shard, topic, 3)
+    assert has_removed(member, lost)
+    member.crash(power=True)
+    member.start()
+    assert has_removed(member, lost)
+    assert member.replica is not None
+    assert lost.number in member.replica._storage.checkpoint.members().configuration.voters
+    assert owes_change(member)
+    shard.rounds(10)
+    assert not owes_change(member)
+    member.crash(power=True)
+    member.start()
+    assert not owes_change(member)
 
 
 def test_nothing_more_changes_before_a_leader_has_saved_the_last_change():
