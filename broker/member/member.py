@@ -105,6 +105,8 @@ class ShardMember:
             replica.step(arrival.message, arrival.bodies)
         for node in links.renewed():
             replica.core.report_unreachable(node)
+        for node in links.restarted():
+            replica.exchange.restarted(node)
         if self._ticks.due(now.monotonic_s):
             replica.room.own = self._room()
             replica.tick()

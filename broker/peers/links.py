@@ -141,6 +141,8 @@ class PeerLinks:
         self._refused = 0
         self._room = context.room
         self._renewed: set[int] = set()
+        self._incarnations: dict[int, int] = {}
+        self._restarted: set[int] = set()
         self.outgoing: dict[int, list[PeerConnection]] = {}
         for node, outbox in self._outboxes.items():
             lanes = (own.peers[node], outbox.control), (data_address(own.peers[node]), outbox.data)
@@ -193,6 +195,11 @@ class PeerLinks:
     def renewed(self) -> set[int]:
         """Peers with a new connection since the last call, in either direction."""
         found, self._renewed = self._renewed, set()
+        return found
+
+    def restarted(self) -> set[int]:
+        """Peers that began anew since the last call."""
+        found, self._restarted = self._restarted, set()
         return found
 
     @property
@@ -289,6 +296,9 @@ class PeerLinks:
         greeted[peer] = hello.node, hello.uuid, hello.entry
         self.advertised[hello.node] = hello.advertise
         self._renewed.add(hello.node)
+        if self._incarnations.setdefault(hello.node, hello.incarnation) != hello.incarnation:
+            self._incarnations[hello.node] = hello.incarnation
+            self._restarted.add(hello.node)
         ours = self.outgoing[hello.node][self.servers.index(server)]
         if not ours.socket.connected:  # the peer is back: libzmq might try again only two seconds later
             self._renew(ours)

@@ -103,27 +103,42 @@ class CatchUp:
 
         Raises StorageFull, Poisoned, OSError.
         """
-        if sender != self.source:
+        if not self.awaits(sender, message):
             return False
         if isinstance(message, Withdrawn):
             self._begin_anew()
             return False
         if isinstance(message, Manifest):
-            if not isinstance(self._question, AskManifest):
-                return False
+            self.source = sender
             self._state = StagedState(self._files, self._data, self._order_id, message, self._own, self._options)
         elif not self._add(message, batches):
             return False
         return self._go_on()
 
-    def _add(self, message: Shipped, batches: Sequence[bytes]) -> bool:
-        """Whether the message was what was asked for."""
-        state, question = self._state, self._question
+    def awaits(self, sender: int, message: Shipped) -> bool:
+        """Whether a message is what was asked for last, or withdraws it.
+
+        A leader may take longer for a manifest than this member has asked for it: one that comes then is as good.
+        """
+        question = self._question
+        if isinstance(message, Manifest):
+            return not self.source or (sender == self.source and isinstance(question, AskManifest))
+        if sender != self.source:
+            return False
+        if isinstance(message, ShippedBatches):
+            begin = message.entry, message.log_id, message.seq
+            return isinstance(question, AskBatches) and (question.entry, question.log_id, question.seq) == begin
+        if isinstance(message, FilePiece):
+            place = message.entry, message.log_id
+            return isinstance(question, AskFile) and (question.entry, question.log_id) == place
+        return isinstance(question, (AskBatches, AskFile)) and question.entry == message.entry
+
+    def _add(self, message: ShippedBatches | FilePiece, batches: Sequence[bytes]) -> bool:
+        """Whether what was asked for could be used."""
+        state = self._state
         if state is None or state.current is None:
             return False
-        if isinstance(message, ShippedBatches) and isinstance(question, AskBatches):
-            if (message.entry, message.log_id, message.seq) != (question.entry, question.log_id, question.seq):
-                return False
+        if isinstance(message, ShippedBatches):
             try:
                 state.current.add_batches(batches)
             except BadChecksum:  # damaged on its way, or where it came from: nothing of this member is
@@ -134,14 +149,10 @@ class CatchUp:
                     return False
                 state.replace_current()
             self.fetched_bytes += sum(map(len, batches))
-            return True
-        if isinstance(message, FilePiece) and isinstance(question, AskFile):
-            if (message.entry, message.log_id) != (question.entry, question.log_id):
-                return False
+        else:
             state.current.add_piece(message.name, message.position, message.data)
             self.fetched_bytes += len(message.data)
-            return True
-        return False
+        return True
 
     def _go_on(self) -> bool:
         state = self._state

@@ -99,13 +99,13 @@ class Exchange:
             files, data, others=self._others, ask=lambda member, asked: self._put(Kind.SHIP, member, asked),
             ended=self._mended, durable=self._durable,
         )  # fmt: skip
-        self._on_mended: dict[str, Callable[[], None]] = {}
+        self._on_mended: dict[str, list[Callable[[], None]]] = {}
 
     def mend(self, damage: Corrupt, on_mended: Callable[[], None] = lambda: None) -> None:
         """Bytes here do not verify: have them from another member. `on_mended` is called once that is done."""
         log = "" if isinstance(damage, StateDiffers) else log_in(self._data, damage.path)
         if log:
-            self._on_mended[log] = on_mended
+            self._on_mended.setdefault(log, []).append(on_mended)
             self.mending.begin(log)
         else:
             self._replica.mended(damage)
@@ -115,10 +115,11 @@ class Exchange:
         return self.mending.mends(log_in(self._data, damage.path))
 
     def _mended(self, log: str, batches: int, problem: str) -> None:
-        on_mended = self._on_mended.pop(log)
+        waiting = self._on_mended.pop(log)
         if batches and not problem:
             self._replica.mended(None)
-            on_mended()
+            for on_mended in waiting:
+                on_mended()
         else:
             reason = problem or f"{log} was read with damage, and no batch of it has rotted"
             self._replica.mended(Corrupt(reason, path=f"{self._data}/{log}"))
@@ -153,11 +154,16 @@ class Exchange:
             self.shipping.offered(message.to)
 
     def takes_offer(self, message: Message) -> bool:
-        """Whether a SNAPSHOT is an offer that is taken up; the core answers all others."""
+        """Whether a SNAPSHOT offers what this member lacks; the core answers all others.
+
+        The core takes none of these: it would acknowledge what is not here. One of a term that is not that of this
+        member is as if lost.
+        """
         snapshot, core = message.snapshot, self._replica.core
-        if snapshot is None or message.term != core.term or not self._lacks(snapshot.index, snapshot.term):
+        if snapshot is None or not self._lacks(snapshot.index, snapshot.term):
             return False
-        self.catching_up.begin(message.sender)
+        if message.term == core.term:
+            self.catching_up.begin(message.sender)
         return True
 
     def _lacks(self, entry: int, term: int) -> bool:
@@ -193,8 +199,9 @@ class Exchange:
         elif member in self._recovering:
             self._recovering[member] = 0
         if isinstance(said, cm.AskManifest):
-            self._asking[member] = None
-            replica.hold(True)  # what the checkpoint will name
+            if not any(member in members for _, members in self._listings):  # it is asked for until it has come
+                self._asking[member] = None
+                replica.hold(True)  # what the checkpoint will name
         elif isinstance(said, cm.Staged):
             self.shipping.end(member)
             replica.core.report_snapshot(member, installed=True)
@@ -230,6 +237,11 @@ class Exchange:
         """Nothing is shipped any more, or something is: files stay for members that wait, too."""
         self._replica.hold(held or self.is_busy)
 
+    def restarted(self, member: int) -> None:
+        """A member began anew, perhaps with the state that it has fetched here: what it needs now is found out."""
+        self.shipping.end(member)
+        self._ended(member)
+
     def end_lead(self) -> None:
         """This node leads no more, so it hands nothing out."""
         self._asking.clear()
@@ -246,6 +258,8 @@ class Exchange:
         return replica.may_lead() and promised < replica.core.term
 
     def _got(self, member: int, said: cm.Shipped, batches: list[bytes]) -> None:
+        if not self.catching_up.awaits(member, said):
+            return
         if isinstance(said, cm.Manifest):
             term = checkpoints.decode(said.checkpoint, "a manifest").term
             if term > self._replica.promised:  # as if lost: what is installed is of a term that is promised

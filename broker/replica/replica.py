@@ -151,7 +151,7 @@ class Replica:
             self.exchange.take(message, bodies or {})
             return
         self.heartbeats.take(message)
-        if message.kind is Kind.APPEND and message.entries and self.room.is_full:
+        if self.room.is_full and (message.entries or message.kind is Kind.SNAPSHOT):
             return  # as if lost: it comes again until there is room
         if message.kind is Kind.SNAPSHOT and self.exchange.takes_offer(message):
             return

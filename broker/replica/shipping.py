@@ -226,14 +226,19 @@ class Shipping:
                 size = len(data)
         except Corrupt as damage:
             self._met(damage)  # this leader has lost what it is asked for, and does not say so: it would be asked again
-            self.end(member)
+            self._withdraw(member)
             return
         except (StorageError, OSError):
-            self.end(member)
+            self._withdraw(member)
             self._send(member, Withdrawn(ask.entry), ())
             return
         self._left -= size
         self.shipped_bytes += size
+
+    def _withdraw(self, member: int) -> None:
+        """What a member fetches cannot be had here. It asks for another manifest, as after an offer, or is gone."""
+        self.end(member)
+        self.offered(member)
 
     def end(self, member: int) -> None:
         """A member has all of it, or needs it no more."""

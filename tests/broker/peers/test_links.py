@@ -170,6 +170,20 @@ def test_a_node_that_comes_back_has_a_new_connection(pair: Pair) -> None:
     pair.links[2] = pair.open(2)
     pair.until(lambda: both_up(pair))
     assert pair.links[1].renewed() == {2}
+    assert pair.links[1].restarted() == set(), "the same incarnation has another connection"
+
+
+def test_a_node_that_began_anew_is_named_once(pair: Pair) -> None:
+    pair.until(lambda: both_up(pair))
+    assert pair.links[1].restarted() == set()
+    again = pair.context.client(pair.peers[1])
+    while not again.connected:
+        again.poll(1.0)
+    for _ in range(2):
+        pair.links[1].renewed()
+        again.send(frames_of(replace(pair.identity(2).hello(1, b""), incarnation=8)))
+        pair.until(pair.links[1].renewed)
+    assert (pair.links[1].restarted(), pair.links[1].restarted()) == ({2}, set())
 
 
 def test_a_node_that_comes_back_is_connected_to_when_it_greets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

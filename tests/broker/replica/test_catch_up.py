@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
-from penstock.broker.raft.messages import Kind, Message
+from penstock.broker.member.member import ShardMember
+from penstock.broker.peers.greeting import PeerIdentity
+from penstock.broker.peers.links import PeerArrival
+from penstock.broker.raft.messages import Kind, Message, Snapshot
 from penstock.broker.replica import catchup_messages as cm
 from penstock.broker.replica import shipping
+from penstock.broker.replica.catching_up import RETRY_TICKS, TRIES
 from penstock.broker.replica.catchup_messages import AskBatches, Asked
 from penstock.broker.replica.checkpoint import Checkpoint
 from penstock.broker.replica.errors import ReplicaBroken
 from penstock.broker.replica.exchange import Exchange
+from penstock.broker.replica.room import RESERVE_BYTES
 from penstock.broker.replica.staging import read_record
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
@@ -159,6 +167,20 @@ def test_files_stay_for_a_member_that_waits_for_a_manifest_when_another_one_has_
     assert not replica.keeps_files
 
 
+def test_a_manifest_that_is_in_the_making_is_not_begun_again(monkeypatch):
+    shard, _, away = behind(6)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    exchange = leader.replica.exchange
+    monkeypatch.setattr(shipping.ManifestDraft, "step", lambda draft: False)
+    third = next(member for member in shard.members.values() if member not in (leader, away))
+    for member, begins in ((away, True), (away, False), (third, True)):
+        exchange.take(Message(Kind.SHIP, leader.number, member.number, context=cm.encode(cm.AskManifest(0))), {})
+        assert exchange.waits == begins
+        shard.turn(leader)
+
+
 def test_a_log_that_the_leader_has_trimmed_beyond_the_member_is_replaced_whole():
     shard = Shard(7)
     settings = {"retention_records": 3, "segment_bytes": 64 << 10}
@@ -252,3 +274,143 @@ def test_a_state_of_a_term_that_is_not_promised_yet_is_not_taken():
     assert not away.files.exists(f"{DATA}/staged")
     with pytest.raises(ReplicaBroken, match="staged"):
         offer(replica.promised)
+
+
+def fetching(seed: int) -> tuple[Shard, Member, Member]:
+    """A shard, its leader, and a member whose first question for batches is on its way."""
+    shard, _, away = behind(seed)
+    leader = shard.leader
+    assert leader is not None
+    shard.begin(away)
+    while not any(isinstance(asked_in(sent.message), AskBatches) for sent in shard.network):
+        if shard.network:
+            shard.turn(shard.deliver(0))
+            continue
+        shard.now_s += 0.1
+        for member in shard.members.values():
+            shard.tick(member)
+            shard.turn(member)
+    return shard, leader, away
+
+
+def asked_in(message: Message) -> object:
+    return cm.decode(message.context) if message.kind is Kind.SHIP else None
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_an_offer_is_never_acknowledged_as_if_its_entries_were_here(later):
+    """Also where it is of a term that this member has not heard of yet."""
+    shard, _, away = behind(11)
+    shard.begin(away)
+    leader, replica = shard.leader, away.replica
+    assert leader is not None
+    assert leader.replica is not None
+    assert replica is not None
+    found = leader.replica.checkpoint()
+    snapshot = Snapshot(found.entry, found.term, found.members().configuration)
+    term, before = leader.replica.core.term + later, replica.core.committed
+    replica.core.step(Message(Kind.HEARTBEAT, away.number, leader.number, leader.replica.core.term))
+    replica.step(Message(Kind.SNAPSHOT, away.number, leader.number, term, snapshot=snapshot))
+    shard.turn(away)
+    assert replica.core.committed == before
+    assert replica.exchange.catching_up.source == (0 if later else leader.number)
+    assert not [sent for sent in shard.network if sent.message.kind is Kind.APPEND_ACK]
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
+
+
+def test_a_manifest_that_was_not_asked_for_does_not_say_what_is_fetched():
+    """A second answer to a question that was asked twice names a later entry. Up to that one nothing is staged."""
+    shard, leader, away = fetching(12)
+    replica = away.replica
+    assert replica is not None
+    wanted = replica.exchange._wanted
+    checkpoint = Checkpoint(entry=wanted[0] + 50, term=wanted[1], commit=99, acked=99, logs=[])
+    later = cm.Manifest(wanted[0] + 50, msgspec.msgpack.encode(checkpoint), 0, [])
+    replica.step(Message(Kind.PIECE, away.number, leader.number, context=cm.encode(later)))
+    assert replica.exchange._wanted == wanted
+    replica.exchange.take(Message(Kind.PIECE, away.number, leader.number, context=cm.encode(cm.Withdrawn(1))), {})
+    assert replica.exchange.catching_up.progress(), "another manifest was withdrawn"
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
+
+
+def test_a_manifest_that_takes_longer_than_a_member_asks_for_it_is_taken(monkeypatch):
+    """The checkpoint of a leader with many logs may take seconds."""
+    shard, _, away = behind(13)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(leader.replica._checkpoints, "work", lambda replica, *, begin: None)
+        shard.begin(away)
+        shard.until(lambda: away.replica and away.replica.exchange.catching_up.source == leader.number)
+        shard.rounds(RETRY_TICKS * (TRIES + 1))
+        assert away.replica is not None
+        assert away.replica.exchange.catching_up.source == 0
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"), rounds=15)
+
+
+def test_a_member_that_ends_while_its_manifest_is_withdrawn_is_offered_a_state_again(monkeypatch):
+    shard, leader, away = fetching(14)
+
+    def refuse(shipment: shipping.Shipment, ask: AskBatches) -> list[bytes]:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shipping.Shipment, "batches", refuse)
+        while not any(sent.message.kind is Kind.PIECE for sent in shard.network):
+            shard.turn(shard.deliver(0))
+    away.crash(power=True)
+    shard.network.clear()
+    shard.begin(away)
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
+    assert shard.leader is leader
+
+
+class PlayedLinks:
+    """Links that tell of one member that began anew."""
+
+    def __init__(self, leader: Member, restarted: Member) -> None:
+        peers = {number: f"ipc://{number}" for number in leader.shard.numbers}
+        self.own = PeerIdentity(cluster="c", node=leader.number, uuid=leader.uuid, incarnation=1, peers=peers)
+        self._restarted = {restarted.number}
+
+    def take(self) -> list[PeerArrival]:
+        return []
+
+    def renewed(self) -> set[int]:
+        return set()
+
+    def restarted(self) -> set[int]:
+        return self._restarted
+
+    def flush(self, now_s: float) -> None:
+        pass
+
+
+def test_a_member_that_began_anew_is_offered_a_state_at_once():
+    shard, leader, away = fetching(15)
+    assert leader.replica is not None
+    away.crash(power=True)
+    shard.network.clear()
+    shard.begin(away)
+    links: Any = PlayedLinks(leader, away)
+    standing: Any = SimpleNamespace(look=lambda: None)
+    ShardMember(leader.replica, links, standing, leader.now).flush(leader.now)
+    assert not leader.replica.keeps_files
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"), rounds=20)
+
+
+def test_a_member_without_room_fetches_nothing():
+    """Its disk was filled by what it fetched. It would end each time that it went on."""
+    shard, leader, away = fetching(16)
+    assert leader.replica is not None
+    away.crash(power=True)
+    shard.network.clear()
+    shard.begin(away)
+    leader.replica.exchange.restarted(away.number)
+    assert away.replica is not None
+    away.replica.room.own = RESERVE_BYTES // 2 - 1
+    shard.rounds(60)
+    assert "installs" not in shard.counts
+    away.replica.room.own = RESERVE_BYTES // 2
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))

@@ -90,13 +90,13 @@ def test_only_what_was_mended_is_told_as_mended():
     shard, topic = scene(14)
     member, told = a_follower(shard), list[str]()
     rot(member, topic, 0, value(4))
-    for partition, name in ((0, "rotten"), (1, "whole")):
+    for partition, name in ((0, "rotten"), (0, "again"), (1, "whole")):
         damage = Corrupt(f"{name} rots", path=f"{DATA}/{log_of(topic, partition)}")
         shard.guard(
             member, lambda replica, damage=damage, name=name: replica.exchange.mend(damage, lambda: told.append(name))
         )
     shard.until(lambda: not member.replica.exchange.mending.is_busy)
-    assert told == ["rotten"]
+    assert told == ["rotten", "again"]
     found = member.replica.heartbeats.sparing.found
     assert found is not None, "it was read with damage, so it is fetched"
     assert "no batch of it has rotted" in found.message
