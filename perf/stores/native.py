@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 import shutil
 import subprocess
@@ -24,17 +23,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from ..lab.installed import peers_directory
 from .frames import framed, values_of
 
 BUILD_SECONDS = 900
 RUN_SECONDS = 600
 PROGRAM = "program"
 """What the last step of a build must leave in the directory it runs in."""
-
-
-def peers_directory() -> Path:
-    """The directory of programs that are built or unpacked for the lab."""
-    return Path(os.environ.get("PENSTOCK_PEERS") or Path.home() / ".cache" / "penstock-peers")
 
 
 @dataclass

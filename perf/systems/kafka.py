@@ -23,13 +23,13 @@ How it is driven: librdkafka batches in a thread of its own, outside of Python's
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..lab.installed import peers_directory
 from . import servers
 from .batches import in_batches
 from .system import Receiver, Sender, System
@@ -89,8 +89,7 @@ Consumer = Any
 
 def jars() -> Path:
     """The path where perf/install-peers put Kafka."""
-    place = os.environ.get("PENSTOCK_PEERS") or Path.home() / ".cache" / "penstock-peers"
-    return Path(place) / "kafka"
+    return peers_directory() / "kafka"
 
 
 def connector() -> list[Path]:
