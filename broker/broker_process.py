@@ -74,6 +74,9 @@ TELL_FULL_S = 30.0
 READ_SEGMENTS = 256
 """Segments kept open for reading; two descriptors each. They give way to files that are written."""
 
+GRACE_S = 3600.0
+"""At most, after a start or a change of the leader: see engine/logs/grace.py."""
+
 FRAME_SPARE_BYTES = 1 << 20
 LAST_ANSWERS_S = 0.05
 """ZeroMQ's sockets drop what they hold when closed: the last answers get so long to leave."""
@@ -278,6 +281,7 @@ class Assembly:
     def _node_config(self, identity: Identity, board: Board) -> NodeConfig:
         named: dict[str, Any] = {"node": identity.node, "cluster": identity.cluster, "boot_id": f"{boot_id():032x}"}
         places = {"data": self._config.data, "board": board.name, "advertise": self.advertise}
+        named["grace_s"] = GRACE_S
         if self._config.cluster is not None:
             named["members"] = len(self._config.cluster.peers)
         if self._config.advertise:

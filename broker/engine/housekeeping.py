@@ -4,7 +4,7 @@ Idea: passes over all partitions apply retention (the policy decides, the decisi
 it is committed) and expire producers and groups. A pass runs in steps of a few partitions with pauses between, so that
 thousands of topics never hold up one record. Snapshots and unlinking are every replica's: logs/log_upkeep.py.
 
-Contract: decisions are effects; time is log time.
+Contract: decisions are effects; time is log time. What clients renew has the grace of the office (logs/grace.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...storage import retention
 from .logs.clock import LogTime
+from .logs.grace import Grace
 from .logs.partition import Partition
 from .ports import NodeConfig, Now
 from .tables import effects as fx
@@ -53,6 +54,7 @@ class Housekeeping:
         streams: StreamGroups,
         config: NodeConfig,
         time: LogTime,
+        grace: Grace,
         now: Now,
     ) -> None:
         self._registry = registry
@@ -62,6 +64,7 @@ class Housekeeping:
         self._streams = streams
         self._config = config
         self._time = time
+        self._grace = grace
         self.due_s = now.monotonic_s + config.housekeeping_s
         """No step is due before."""
         self._pause_s = 0.0
@@ -122,13 +125,12 @@ class Housekeeping:
         return False
 
     def _expire(self, topic: Topic, partition: Partition, time_us: int) -> None:
-        config = self._config
-        silent_us, needed = time_us - round(config.producer_expiry_s * 1e6), set(self._queues.mover.producers.values())
-        surplus = partition.committed.producers.surplus(config.max_producers, silent_us)
+        config, grace, needed = self._config, self._grace, set(self._queues.mover.producers.values())
+        surplus = partition.committed.producers.surplus(config.max_producers, grace.silent_us(config.producer_expiry_s))
         expired = [each for each in surplus if each not in needed]
         if expired:
             partition.propose_in_order(fx.ProducersExpired(expired))
-        oldest = time_us - round(config.group_expiry_s * 1e6)
+        oldest = grace.silent_us(config.group_expiry_s)
         for state in list(partition.committed.groups.by_name.values()):
             if state.last_us < oldest and state.group not in self._streams.of(topic):
                 partition.delete_group(state.group)

@@ -19,6 +19,7 @@ from ..errors import UnknownTopic
 from .housekeeping import Housekeeping
 from .lending.lending import Lending
 from .logs.clock import LogTime
+from .logs.grace import Grace
 from .logs.overlays import Overlays
 from .office_port import OfficePort
 from .ports import Handlers, Now
@@ -78,6 +79,7 @@ class Office:
         self.time = LogTime(now, config.clock_jump_s)
         for log in registry.logs():
             self.time.reach(log.last_time_us)
+        self.grace = grace = Grace(self.time, config.grace_s)
         self.wakes = Portions()
         self.agenda = Agenda()
         self._port = own = OfficePort(port)  # for those that read; the others only answer
@@ -91,13 +93,13 @@ class Office:
         )
         topics, time = registry.topics, self.time
         self.producing = Producing(topics, port, config, time, randomness, seals, guard)
-        self.queues = Queues(registry, own, config, time, randomness, self.wakes, self._memberships, guard)
+        self.queues = Queues(registry, own, config, time, randomness, self.wakes, self._memberships, guard, grace)
         self.scheduling = Scheduling(registry, port, config, time, self.queues.alarms)
         self.lending = Lending(topics, self.overlays, port, time, randomness, guard, lenders, self._apply)
         maker = TopicMaker(registry, self.overlays, config, randomness)
-        self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker, seals, guard)
+        self.transactions = Transactions(registry, own, config, time, grace, self.queues.alarms, maker, seals, guard)
         self.housekeeping = Housekeeping(
-            registry, upkeep, self.queues, self.transactions, self._memberships, config, time, now
+            registry, upkeep, self.queues, self.transactions, self._memberships, config, time, grace, now
         )
         self.handlers: Handlers = {
             **self.queues.handlers,

@@ -45,7 +45,8 @@ class Life(Claims):
         self.seed = seed
         self.dice = random.Random(seed)
         self.keyed = keyed
-        self.rig = Rig(seed=seed, snapshot_batches=self.dice.choice([5, 25, 1000]))
+        snapshots, grace_s = self.dice.choice([5, 25, 1000]), self.dice.choice([0.0, 9.0])
+        self.rig = Rig(seed=seed, snapshot_batches=snapshots, grace_s=grace_s)
         self.topic = self.rig.topic(partitions=PARTITIONS)
         self.rig.port.sent.clear()
         self.shelves = [Shelf() for _ in range(PARTITIONS)]
@@ -87,7 +88,8 @@ class Life(Claims):
         """Turn the loop; take over what the engine chose; compare everything; see what was answered."""
         self.rig.turn(2)
         for partition in range(PARTITIONS):
-            self.shelves[partition].expire(self.rig.node._office.time.last_us)
+            office = self.rig.node._office
+            self.shelves[partition].expire(office.time.last_us, office.grace.covers)
             self._adopt(partition)
             self._adopt_workers(partition)
             found = differences(self.shelves[partition], self.partition_at(partition).proposed.queues)

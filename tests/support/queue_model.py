@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from penstock.broker.engine.tables.queues.settings import QueueSettings
@@ -356,10 +356,12 @@ class Shelf:
             if by_worker:
                 group.ended.add(token)
 
-    def expire(self, now_us: int) -> None:
-        """Leases whose time is up are taken back."""
+    def expire(self, now_us: int, covers: Callable[[float], bool]) -> None:
+        """Leases whose time is up are taken back; of those so long that the grace `covers` them, none."""
         for group in self.groups.values():
-            over = [token for token, given in group.leases.items() if given.until_us <= now_us]
+            lease_s = 30.0 if group.settings.lease_s is None else group.settings.lease_s
+            ends = {token: given.until_us for token, given in group.leases.items() if not covers(lease_s)}
+            over = [token for token, until_us in ends.items() if until_us <= now_us]
             group.expired = bool(over)
             for token in over:
                 for offset in group.held_by(token):

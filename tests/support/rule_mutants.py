@@ -1,7 +1,8 @@
 """The rules of a replicated shard, and for each a fault that breaks it and the test that notices.
 
-A mutant is a piece of source and what takes its place. `python -m support.rule_mutants [RULE ...]` (with `tests` on the
-path) runs the tests of some rules or all over their mutants, each in a process of its own, and says which were noticed.
+A mutant is a piece of source and what takes its place; a rule has one or more. `python -m support.rule_mutants
+[RULE ...]` (with `tests` on the path) runs the tests of some rules or all over their mutants, each in a process of its
+own, and says which were noticed.
 The faults of the Raft core itself are `support.raft_mutants`.
 """
 
@@ -103,6 +104,10 @@ MUTANTS = [
         "(len(known) - 1) // 2", "len(known) // 2", f"{_TESTS}/test_clocks.py",
     ),
     RuleMutant(
+        16, "a lease ends no sooner than a grace after the office opened", "broker/engine/logs/grace.py",
+        "self._time.monotonic_s < self.end_s(lasting_s)", "False", "tests/broker/engine/logs/test_grace.py",
+    ),
+    RuleMutant(
         17, "records are refused while fewer than a majority have room", f"{_REPLICA}/room.py",
         "above[len(above) // 2] - uncommitted", "above[0]", f"{_TESTS}/test_room.py",
     ),
@@ -135,7 +140,7 @@ MUTANTS = [
 
 def verdict(mutant: RuleMutant) -> str:
     """The test that noticed, or `alive`."""
-    command = [sys.executable, "-m", "support.rule_mutants", "--run", str(mutant.rule)]
+    command = [sys.executable, "-m", "support.rule_mutants", "--run", str(MUTANTS.index(mutant))]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     try:
         run = subprocess.run(
@@ -158,8 +163,8 @@ def _run(mutant: RuleMutant) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--run"]:
-        sys.exit(_run(next(each for each in MUTANTS if each.rule == int(sys.argv[2]))))
+        sys.exit(_run(MUTANTS[int(sys.argv[2])]))
     chosen = set(map(int, sys.argv[1:]))
     for each in MUTANTS:
         if not chosen or each.rule in chosen:
-            print(f"{each.rule}: {verdict(each)}", flush=True)
+            print(f"{each.rule}, {each.says}: {verdict(each)}", flush=True)

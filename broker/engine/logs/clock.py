@@ -50,6 +50,11 @@ class LogTime:
         """The last reading."""
         return self._last_us
 
+    @property
+    def monotonic_s(self) -> float:
+        """The monotonic clock at the last reading."""
+        return self._monotonic_s
+
     def reach(self, time_us: int) -> None:
         """A log that is open now ends at `time_us`: go on from there, unless it is too far ahead to be followed.
 

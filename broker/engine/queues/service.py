@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ....storage.errors import Error
     from ..guard import Guard
     from ..logs.clock import LogTime
+    from ..logs.grace import Grace
     from ..logs.log_registry import LogRegistry
     from ..logs.overlay import Overlay
     from ..logs.partition import Partition
@@ -58,13 +59,15 @@ class Queues:
         wakes: Portions,
         streams: StreamGroups,
         guard: Guard,
+        grace: Grace,
     ) -> None:
         """Sets the alarms of what the logs say."""
         topics = registry.topics
         self.alarms: Alarms[int] = Alarms()
         self._deadlines: Alarms[float] = Alarms()
         self.lines = Lines(topics, self._deadlines, time)
-        schedulers, watching = KeySchedulers(port), Watching(registry, self.alarms, time, self.lines)
+        watching = Watching(registry, self.alarms, self._deadlines, time, grace, self.lines)
+        schedulers = KeySchedulers(port)
         group_rates = GroupRates(registry, self.alarms, time.last_us)
         settling = SettleRequests(topics, port, time, randomness, self.lines, watching)
         self.leasing = LeaseRequests(
@@ -86,7 +89,7 @@ class Queues:
         self.mover = Mover(registry, self.picker, self.alarms, time)
         self.barriers = Barriers(registry, port, config, time, self.alarms, guard)
         self.teller = Teller(registry, self.barriers, self.alarms, time)
-        self.upkeep = Upkeep(self.leasing, self.lines, config.group_expiry_s)
+        self.upkeep = Upkeep(self.leasing, self.lines, grace, config.group_expiry_s)
         dead = DeadLetterRequests(topics, port, time, watching)
         self.tasks = TaskRequests(
             topics, port, config, time, schedulers, group_rates, self.lines, watching, wakes, self._deadlines
@@ -121,12 +124,15 @@ class Queues:
         """Do what is due. Returns in how many seconds that is needed again."""
         now_us, due_us = self._time.read(now), self.alarms.first
         if due_us is not None and due_us <= now_us:
-            due_us = self.alarms.ring(now_us)
+            self.alarms.ring(now_us)
         if self.leasing.due:
             self.leasing.go_on()
         due_s = self._deadlines.first
         if due_s is not None and due_s <= now.monotonic_s:
             due_s = self._deadlines.ring(now.monotonic_s)
+        if self.leasing.due:
+            return 0.0  # a grace is over
+        due_us = self.alarms.first  # any of these may have set one
         wait = math.inf if due_s is None else due_s - now.monotonic_s
         return wait if due_us is None else min(wait, max(0.0, (due_us - now_us) / 1e6))
 

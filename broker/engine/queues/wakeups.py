@@ -1,7 +1,8 @@
 """Wake-ups: when each queue group must be looked at again.
 
 Idea: a group is due when a lease expires and, while a request waits for records, when a retry or a delayed record is
-due, or a pause ends. One alarm per group and partition is set at the earliest of these.
+due, or a pause ends. One alarm per group and partition is set at the earliest of these. In the grace of an office, when
+no lease ends, one on the monotonic clock is set at its end.
 
 Contract: `watch` may be called at any time and sets the alarm from the state. After a failed write it is called again,
 because the proposals failed. Must not know peers.
@@ -19,6 +20,7 @@ from .verbs import expire, log_time
 if TYPE_CHECKING:
     from ....storage.errors import Error
     from ..logs.clock import LogTime
+    from ..logs.grace import Grace
     from ..logs.log_registry import LogRegistry
     from ..logs.partition import Partition
     from ..tables.producers import Place
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 RETRY_US = 1_000_000
 """Delay before failed proposals are repeated."""
 
+ENDLESS_S = 30.0
+"""Workers renew leases without an end as often as those of so long. In such a group others may ask for an end."""
+
 
 class Watching:
     """The alarms of all queue groups."""
@@ -37,11 +42,15 @@ class Watching:
         self,
         registry: LogRegistry,
         alarms: Alarms[int],
+        deadlines: Alarms[float],
         time: LogTime,
+        grace: Grace,
         lines: Lines,
     ) -> None:
         self._registry = registry
         self._alarms = alarms
+        self._deadlines = deadlines
+        self._grace = grace
         self._time = time
         self._lines = lines
         self.rung: list[tuple[Partition, str]] = []
@@ -51,8 +60,11 @@ class Watching:
         queue = find(partition, group)
         if queue is None or not serves(partition) or not self._registry.holds(partition):
             return
-        lease = queue.leases.next_end()
-        if lease is not None:
+        lease, usual_s = queue.leases.next_end(), _usual_s(queue)
+        if lease is not None and self._grace.covers(usual_s):
+            key, look = (Watching, partition, group), lambda _: self._ring(partition, group, self._time.last_us)
+            self._deadlines.set(key, self._grace.end_s(usual_s), look)
+        elif lease is not None:
             self._set(partition, group, lease.until_us)
         if self._lines.wanted(partition, group):
             now_us = log_time(partition, self._time.last_us)
@@ -74,12 +86,15 @@ class Watching:
         """The partition is gone."""
         for group in list(partition.latest.queues.by_name):
             self._alarms.cancel((partition, group))
+            self._deadlines.cancel((Watching, partition, group))
 
     def _set(self, partition: Partition, group: str, time_us: int) -> None:
         self._alarms.set((partition, group), time_us, partial(self._ring, partition, group))
 
     def _ring(self, partition: Partition, group: str, now_us: int) -> None:
-        expire(partition, group, now_us, Revisit(self, partition, group, now_us))
+        queue = find(partition, group)
+        if queue is not None and not self._grace.covers(_usual_s(queue)):
+            expire(partition, group, now_us, Revisit(self, partition, group, now_us))
         self.rung.append((partition, group))
 
     def take_rung(self) -> list[tuple[Partition, str]]:
@@ -90,6 +105,11 @@ class Watching:
     def again(self, partition: Partition, group: str, time_us: int) -> None:
         """Look at a group in a while: something of it could not be written."""
         self._set(partition, group, time_us + RETRY_US)
+
+
+def _usual_s(queue: Queue) -> float:
+    """How long leases of a group are, and how often renewed."""
+    return ENDLESS_S if queue.settings.lease_s is None else queue.settings.lease_s
 
 
 def next_chance(queue: Queue, now_us: int) -> int | None:

@@ -4,7 +4,7 @@ Idea: housekeeping drops stages and names that were idle for long. Names also go
 first those that are due, then one-time names (`~`), which clients commit again only after a lost answer.
 
 Contract: every decision is an effect, in bounded portions. Never drops a stage that is decided, or might be because a
-decision cannot be read; never forgets an unfinished transaction. Time is log time.
+decision cannot be read; never forgets an unfinished transaction. Stages have the grace of the office. Time is log time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .home import NAME
 
 if TYPE_CHECKING:
     from ..logs.clock import LogTime
+    from ..logs.grace import Grace
     from ..logs.partition import Partition
     from ..ports import NodeConfig
     from .commits import Commits
@@ -32,20 +33,21 @@ FLEETING_S = 3600.0
 class Forgetting:
     """Expires the stages and names of a node."""
 
-    def __init__(self, config: NodeConfig, time: LogTime, home: Home, commits: Commits) -> None:
+    def __init__(self, config: NodeConfig, time: LogTime, grace: Grace, home: Home, commits: Commits) -> None:
         self.dropped = 0  # stages
         self._time = time
+        self._grace = grace
         self._home = home
         self._commits = commits
         self._most = config.max_transactions
-        self._stage_us = round(config.stage_expiry_s * 1e6)
+        self._stage_s = config.stage_expiry_s
         self._lasting_us = round(config.transaction_expiry_s * 1e6)
         self._fleeting_us = min(round(FLEETING_S * 1e6), self._lasting_us)
 
     def look(self, partition: Partition, time_us: int) -> None:
         """Look at one partition that takes writes."""
         if partition.committed.stages:
-            self._drop_old(partition, time_us)
+            self._drop_old(partition)
         if partition.topic == NAME and not partition.state_damaged:
             self._commits.log_finished(partition)
             self._forget(partition, self._outlived(partition, time_us))
@@ -63,12 +65,13 @@ class Forgetting:
             )
         self._forget(home, names)
 
-    def _drop_old(self, partition: Partition, time_us: int) -> None:
+    def _drop_old(self, partition: Partition) -> None:
         try:
             self._home.check_whole()
         except Unavailable:
             return
-        old = [each.stage for each in partition.committed.stages if each.last_us + self._stage_us <= time_us]
+        silent_us = self._grace.silent_us(self._stage_s)
+        old = [each.stage for each in partition.committed.stages if each.last_us <= silent_us]
         head, sealed = partition.proposed.stages, self._commits.seals.of(partition)
         gone = [stage for stage in old if stage in head and stage not in sealed][:PORTION]
         if gone:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..guard import Guard
     from ..logs.clock import LogTime
+    from ..logs.grace import Grace
     from ..logs.log_registry import LogRegistry
     from ..logs.partition import Partition
     from ..logs.topics import Topic
@@ -37,6 +38,7 @@ class Transactions:
         port: Port,
         config: NodeConfig,
         time: LogTime,
+        grace: Grace,
         alarms: Alarms[int],
         maker: TopicMaker,
         seals: Roster[Partition, int, None],
@@ -48,7 +50,7 @@ class Transactions:
         self._publisher = Publisher(registry, self._reader, alarms, time)
         home = Home(registry, maker, config)
         self._commits = Commits(registry, home, self._publisher, alarms, seals)
-        self._forgetting = Forgetting(config, time, home, self._commits)
+        self._forgetting = Forgetting(config, time, grace, home, self._commits)
         self._committing = Committing(
             registry, port, config, time, alarms, home, self._commits, self._forgetting, guard
         )

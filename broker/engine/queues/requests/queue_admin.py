@@ -75,11 +75,12 @@ class QueueAdmin:
             check_serves(partition)
         refuse = refusing(self._port, peer, message.request)
         gather = Gather(lambda: self._later.add(peer, self._tell(peer, message.request, topic, group), refuse), refuse)
-        yield from spread(
-            list(topic.readable),
-            gather,
-            lambda partition: verbs.configure(partition, group, settings, message.start, gather.one()),
-        )
+
+        def configure(partition: Partition) -> None:
+            verbs.configure(partition, group, settings, message.start, gather.one())
+            self._watching.watch(partition, group)  # its leases may have another grace
+
+        yield from spread(list(topic.readable), gather, configure)
 
     def _tell(self, peer: Peer, request: int, topic: Topic, group: str) -> Work:
         self._port.reply(peer, QueuesReply(request, [(yield from self._describe(topic, group, self._time.last_us))]))

@@ -18,6 +18,7 @@ from ...tables.queues.unfinished import unfinished
 from ..requests.dead_letters import PORTION, ranges
 
 if TYPE_CHECKING:
+    from ...logs.grace import Grace
     from ...logs.partition import Partition
     from ...logs.topics import Topic
     from ...tables.queues.queue import Queue
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 class Upkeep:
     """Upkeep of all queue groups of a node."""
 
-    def __init__(self, leasing: LeaseRequests, lines: Lines, expiry_s: float) -> None:
+    def __init__(self, leasing: LeaseRequests, lines: Lines, grace: Grace, expiry_s: float) -> None:
         self._leasing = leasing
         self._lines = lines
-        self._expiry_us = round(expiry_s * 1e6)
+        self._grace = grace
+        self._expiry_s = expiry_s
         self._due: dict[tuple[Partition, str], tuple[float, int]] = {}  # of what retention, when to look again
 
     def look(self, topic: Topic, partition: Partition, time_us: int) -> None:
@@ -60,12 +62,12 @@ class Upkeep:
         everywhere = _everywhere(topic, queue.group)
         last_us = max(each.last_us for each in everywhere)
         asked_us = self._lines.asked_us(topic, queue.group, time_us)
-        silent = max(last_us, asked_us, queue.paused_until_us) < time_us - self._expiry_us
+        silent = max(last_us, asked_us, queue.paused_until_us) < self._grace.silent_us(self._expiry_s)
         if silent and not any(map(_has_records, topic.readable)):
             self._leasing.leave(topic, queue.group)
             partition.propose(fx.QueueDeleted(queue.group))
             self._due.pop((partition, queue.group), None)
-        elif last_us < time_us - self._expiry_us // 2 and last_us < asked_us:
+        elif last_us < time_us - round(self._expiry_s / 2 * 1e6) and last_us < asked_us:
             partition.propose(fx.QueueSet(queue.group, queue.settings.named(), queue.start))
 
     def forget(self, partition: Partition) -> None:
