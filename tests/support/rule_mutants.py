@@ -95,6 +95,11 @@ MUTANTS = [
         f"{_TESTS}/test_members.py::test_an_office_opens_only_when_an_entry_of_its_own_term_is_applied",
     ),
     RuleMutant(
+        14, "no lease has the token of another", "broker/engine/queues/verbs.py",
+        "assert token > queue.last_token, (", "assert token, (",
+        "tests/broker/engine/queues/test_verbs.py::test_an_office_that_numbers_leases_as_one_before_it_gives_none",
+    ),
+    RuleMutant(
         15, "nothing is stamped without asking the core", f"{_REPLICA}/replica.py",
         "if place is None or is_full:\n            return", "if is_full:\n            return",
         f"{_TESTS}/test_lost_disks.py",

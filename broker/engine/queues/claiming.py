@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..tables import effects as fx
 from .choosing.choosing import joined, untouched
 from .topic_queues import proposed
-from .verbs import Granted, log_time, record_source
+from .verbs import Granted, log_time, next_token, record_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def claim(
         return None
     last = max(new, default=-1)
     effect = fx.LeaseGranted(
-        group, partition.next_token(), terms.worker, queue.settings.lease_end(now_us, terms.lease_ms),
+        group, next_token(partition, queue), terms.worker, queue.settings.lease_end(now_us, terms.lease_ms),
         list(joined((offset, _attempt(queue, offset, terms.attempt)) for offset in chosen)),
         max(queue.frontier, last + 1), [], [(offset, 0) for offset in ahead if offset < last and offset not in new],
         _keys(queue, chosen), terms.given_us or now_us,

@@ -177,10 +177,20 @@ def lease(
         ranges = [(first, count) for first, count, _ in choice.runs]
         partition.propose(fx.TasksTaken(group, ranges, *choice[1:4], worker, full_us), waiter, above=above)
         return Granted(0, 0, choice.runs, Lease.of(0, worker, 0, choice.runs))
-    token, until_us = partition.next_token(), queue.settings.lease_end(now_us, lease_ms)
+    token, until_us = next_token(partition, queue), queue.settings.lease_end(now_us, lease_ms)
     effect = fx.LeaseGranted(group, token, worker, until_us, *choice, given_us=now_us, full_us=full_us)
     partition.propose(effect, waiter, above=above)
     return Granted(token, until_us, choice.runs)
+
+
+def next_token(partition: Partition, queue: Queue) -> int:
+    """A token that no lease of the group ever had: offices number from their terms, and each has a term of its own."""
+    token = partition.next_token()
+    assert token > queue.last_token, (
+        f"group {queue.group} on {partition!r} gave token {queue.last_token} already, and the next is {token}: this "
+        "office has the term of another one, and would settle its leases"
+    )
+    return token
 
 
 def _move_on(partition: Partition, queue: Queue, source: RecordSource, choice: Choice, now_us: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 from penstock.broker.engine.queues.topic_queues import proposed
 from penstock.broker.engine.tables import effects as fx
 from penstock.storage.batch import encode
+from penstock.storage.log import LogWriter
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Verb
 from support.engine import Rig
@@ -63,6 +64,20 @@ def test_a_settle_of_a_record_that_does_not_exist_says_that_it_never_was_leased(
     if token != "held":
         last = rig.settle(topic, m.Settle(0, tokens[token], verb, [(9, 1)]))
         assert [each.code for each in last] == ([] if token == "settled" else ["lease_lost"])
+
+
+@pytest.mark.parametrize(("ask", "how_many"), [(m.Lease, (1,)), (m.Claim, (0, 10))])
+def test_an_office_that_numbers_leases_as_one_before_it_gives_none(
+    rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch, ask: type, how_many: tuple[int, ...]
+):
+    first = rig.lease(topic)
+    rig.resign()
+    second = rig.lease(topic)
+    assert second.token > first.token
+    monkeypatch.setattr(LogWriter, "end_term", lambda log: None)
+    rig.resign()
+    with pytest.raises(AssertionError, match=f"gave token {second.token} already"):
+        rig.ask(ask, topic, "g", "another", *how_many)
 
 
 def test_a_pause_after_a_failure_lives_through_a_restart(rig: Rig, topic: bytes):
