@@ -45,6 +45,10 @@ TURN_S = 0.005
 TURN_MESSAGES = 256
 """Messages taken from one socket in one turn."""
 
+TURN_BYTES = 8 << 20
+"""Of batches in one turn over all sockets; each may bring one message more. A turn that copies and writes more than
+this would keep the others, and the peers of a node, waiting."""
+
 TICK_S = 1e-9
 """The resolution of the clock: no turn is shorter."""
 
@@ -211,7 +215,8 @@ class Intake:
             known_s = spent_s.get(peer)
             spent_s[peer] = (known_s or 0.0) + now_s - before_s
             # All others that have something were heard before one came again.
-            is_spent = known_s is not None and len(spent_s) > 1 and spent_s[peer] >= SHARE_S
+            has_its_share = known_s is not None and len(spent_s) > 1 and spent_s[peer] >= SHARE_S
+            is_spent = has_its_share or self.bytes >= TURN_BYTES
             before_s = now_s
         self.exhausted = True
         return spent_s

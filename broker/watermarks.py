@@ -2,8 +2,9 @@
 
 Idea: each open log has a row on the board. After an append the broker says there what is written, and either
 rings the keeper or, when it is idle and one file is dirty, syncs by itself, which is faster for a single
-record. When the bell rings back it reads what the keeper synced and says what is durable. Only the broker
-says `durable`; each process writes words of its own.
+record. After a slow sync of its own it leaves that to the keeper until a sync there was fast. When the bell
+rings back it reads what the keeper synced and says what is durable. Only the broker says `durable`; each
+process writes words of its own.
 
 Contract:
 - Without a keeper (not yet started, or dead) every append is synced inline. A sync that the keeper began and
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..storage.board import Level, Row, split, word
@@ -45,6 +46,11 @@ BUSY_S = 60.0
 MARK_S = 0.05
 """So long may the mark of an inline sync wait. Each dirties a page that the next sync has to write as well: with one
 after every record, a third of the broker's turn and a sixth of its fdatasync. Recovery verifies what lies above it."""
+
+
+SLOW_SYNC_S = 0.01
+"""A tenth of the time between two heartbeats of a leader: a sync in the loop that takes longer holds up what followers
+and clients wait for, and the way over the keeper is little beside it."""
 
 
 class TrackedLog:
@@ -87,7 +93,9 @@ class ReplicatedLog(TrackedLog):
 class Watermarks:
     """All open logs of one broker, by identity."""
 
-    def __init__(self, board: Board, jobs: KeeperJobs, *, replicated: bool = False) -> None:
+    def __init__(
+        self, board: Board, jobs: KeeperJobs, *, replicated: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`replicated`: the logs are those of a member of a cluster."""
         self.progress_s = 0.0  # when the keeper last had nothing to do or did something
         self._board = board
@@ -105,6 +113,9 @@ class Watermarks:
         self._unmarked: dict[LogWriter, TrackedLog] = {}
         self._marks_due_s = 0.0
         self._sync_us = Histogram()
+        self._clock = clock
+        self._is_slow = False  # the latest sync of the broker's own was, and none of the keeper's has been fast since
+        self._asked_s = 0.0  # when the keeper came to owe syncs that requests wait for
 
     def stats(self) -> dict[str, Any]:
         """How long syncs took, microseconds: the broker's own, of one log each, and the keeper's rounds."""
@@ -212,7 +223,7 @@ class Watermarks:
                 self._rolled(held, now_s)
             if held.row.poison:
                 self._take_poison(held)
-        if works and idle and len(dirty) == 1 and not self._pending and not dirty[0].lazy:
+        if works and idle and len(dirty) == 1 and not (self._pending or self._is_slow or dirty[0].lazy):
             self._sync_alone(dirty[0], now_s)
             return
         ring = False
@@ -270,6 +281,7 @@ class Watermarks:
     def settle(self, now_s: float) -> bool:
         """The bell rang: take over what the keeper synced. Returns whether anything moved."""
         moved = again = False
+        owed = bool(self._pending)
         for log, held in [*self._pending.items(), *self._pending_lazily.items()]:
             before = log.durable
             moved = self._take_poison(held) or moved
@@ -283,6 +295,8 @@ class Watermarks:
                 del (self._pending_lazily if held.lazy else self._pending)[log]
         if moved or not self.waiting:
             self.progress_s = now_s
+        if owed and not self._pending and now_s - self._asked_s <= SLOW_SYNC_S:
+            self._is_slow = False
         if again and self._link is not None:
             self._link.ring()
         return moved
@@ -367,6 +381,8 @@ class Watermarks:
         if not self.waiting:
             self.progress_s = now_s
         if not held.lazy:
+            if not self._pending:
+                self._asked_s = now_s
             self._pending[held.log] = held
         else:
             self._pending_lazily[held.log] = held
@@ -376,12 +392,14 @@ class Watermarks:
         """Sync with the broker's own descriptors and publish. A failure poisons the log and the row."""
         if held.unsynced and (even_lazy or not held.lazy):
             held.publish()  # if we die in the sync, this is what says that it may have failed
-            begun_s = time.monotonic()
+            begun_s = self._clock()
             try:
                 held.log.sync(mark=mark)
             except (Poisoned, OSError) as error:
                 self._sync_failed(held, error)
-            self._sync_us.note(int((time.monotonic() - begun_s) * 1e6))
+            took_s = self._clock() - begun_s
+            self._sync_us.note(int(took_s * 1e6))
+            self._is_slow = took_s > SLOW_SYNC_S
         held.publish()
 
     def _sync_failed(self, held: TrackedLog, error: Exception) -> None:

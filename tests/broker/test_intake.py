@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from penstock.broker.engine import Now
-from penstock.broker.intake import ALONE_S, CALM_S, READ_TURNS, TURN_MESSAGES, TURN_S, Intake
+from penstock.broker.intake import ALONE_S, CALM_S, READ_TURNS, TURN_BYTES, TURN_MESSAGES, TURN_S, Intake
 from penstock.broker.latencies import Latencies
 from penstock.broker.overdrafts import ACTIVE_S, MULTIPLE, SHARE_S
 from penstock.broker.port import SocketPeer
@@ -148,6 +148,19 @@ def test_a_turn_has_an_end_however_many_connections_there_are(monkeypatch: pytes
     assert Parts(*range(1000)).turn() == round(TURN_S / STEP_S)
     monkeypatch.setattr(f"{__name__}.STEP_S", 0.0)
     assert Parts(*range(1000)).turn() == TURN_MESSAGES
+
+
+def test_a_turn_takes_so_many_bytes_and_one_message_of_each_socket_in_any_case(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(f"{__name__}.STEP_S", 0.0)
+    parts, batch = Parts(), bytes(TURN_BYTES // 4)
+    produce = codec.encode(m.Produce(1, bytes(16), 0))
+    parts.waiting.extend((number % 2, [produce, batch]) for number in range(10))
+    assert parts.turn() == 4
+    assert parts.intake.exhausted
+    parts.intake.take(cast("Any", parts), AT)
+    assert len(parts.taken) == 5
+    assert [parts.turn(), parts.turn()] == [4, 1]
+    assert not parts.intake.exhausted
 
 
 def test_what_asks_for_too_much_is_answered_and_nonsense_cut_off():

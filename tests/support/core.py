@@ -57,7 +57,7 @@ class Core:
         self.port = MemoryPort()
         self.board = Board.private(64)
         self.jobs = KeeperJobs(files)
-        self.watermarks = Watermarks(self.board, self.jobs)
+        self.watermarks = Watermarks(self.board, self.jobs, clock=lambda: self.now_s)
         self.warnings: list[str] = []
         doubts = UnresolvedSyncs(files, DATA)
         self.store = DirectoryStore(

@@ -57,10 +57,15 @@ class Pair:
         self.options = options or KeeperOptions(mark_s=0.0)
         self.warnings: list[str] = []
         self.jobs = KeeperJobs(files)
-        self.watermarks = Watermarks(self.board, self.jobs)
+        self.sync_s = self._clock_s = 0.0  # what a sync of the broker's own takes
+        self.watermarks = Watermarks(self.board, self.jobs, clock=self._clock)
         files.mkdir("/")
         self.promises = Promises("/promises", files)
         self.start_keeper()
+
+    def _clock(self) -> float:
+        self._clock_s += self.sync_s
+        return self._clock_s
 
     def start_keeper(self) -> None:
         """A fresh keeper, known to the broker."""

@@ -121,6 +121,14 @@ MUTANTS = [
         "MADE_AT_ONCE = 8", "MADE_AT_ONCE = 5000", f"{_TESTS}/test_large_topics.py",
     ),
     RuleMutant(
+        18, "a broker whose syncs are slow leaves them to the keeper", "broker/watermarks.py",
+        "self._is_slow = took_s > SLOW_SYNC_S", "pass", "tests/broker/keeper/test_slow_syncs.py",
+    ),
+    RuleMutant(
+        18, "a turn takes no more bytes than can be written while others wait", "broker/intake.py",
+        "has_its_share or self.bytes >= TURN_BYTES", "has_its_share", "tests/broker/test_intake.py",
+    ),
+    RuleMutant(
         19, "what is not committed is not seen", f"{_REPLICA}/replicated.py",
         "return min(self.places.applied.get(log.log_id, START)[0], log.written)", "return log.written",
         f"{_TESTS}/test_replicated.py",
