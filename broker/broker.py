@@ -166,6 +166,8 @@ class Broker:
             self.ended = True
         wait = min(wait, self._watermarks.after_answers(at.monotonic_s) - at.monotonic_s)
         wait = self._patience(wait, at)
+        if self._node.rests != intake.rests:
+            intake.rest(self._poller, not intake.rests)
         return lenders.sleep(wait) if lenders.logs else wait
 
     def _tick(self, at: Now) -> float:

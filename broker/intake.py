@@ -2,7 +2,8 @@
 
 Idea: turns are short, so that a client waits little for others. Sockets hand out messages of their connections in
 turn, and a turn takes more the more connections have something, until one of several returns that has used up its
-share. A connection that has been alone for a while gets a longer turn, since more messages then share an append.
+share. A connection that has been alone for a while gets a longer turn, since more messages then share an append. While
+the node rests no client is heard: what they send waits in the system's buffers, and theirs.
 
 Contract: at least one message of each readable socket is taken. Invalid messages end their connection; a request for
 too much at once gets a Failure. Must not know what messages mean.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .engine import Node, Now
     from .member.member import ShardMember
     from .member.recovering import RecoveringMember
+    from .poller import Poller
     from .port import SocketPort
     from .rights import Principal
 
@@ -79,6 +81,8 @@ class Intake:
         """Of batches that came with them."""
         self.exhausted = False
         """Whether this turn left something where it was."""
+        self.rests = False
+        """Whether no client is heard."""
         self._received_bytes = 0
         self._turns = 0
         self._turns_us = Histogram()
@@ -116,6 +120,16 @@ class Intake:
         self._begun_s = self._clock()
         if self._access is not None and self._access.refresh(self._begun_s):
             self._node.judge(self._access.of_peer)
+
+    def rest(self, poller: Poller, rests: bool) -> None:
+        """Hear no client from now on, or all of them again: `poller` watches the sockets."""
+        self.rests = rests
+        for server in self._servers:
+            if rests:
+                poller.remove(server)
+            else:
+                poller.add(server)
+                server.refresh()
 
     def take(self, server: Server, at: Now) -> None:
         """Hand over what one socket has, as far as fairness allows."""

@@ -50,9 +50,11 @@ class Poller:
         if not isinstance(member, int):
             self._sockets[descriptor] = member
 
-    def remove(self, descriptor: int) -> None:
-        """Stop watching a descriptor; call it before that is closed."""
+    def remove(self, member: Pollable | int) -> None:
+        """Stop watching a socket or a descriptor; call it before that is closed."""
+        descriptor = member if isinstance(member, int) else member.fd
         self._epoll.unregister(descriptor)
+        self._sockets.pop(descriptor, None)
 
     def poll(self, timeout_s: float | None) -> list[Pollable | int]:
         """The members that are readable, each once; [] after `timeout_s` seconds (None: wait for ever)."""

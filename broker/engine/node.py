@@ -92,6 +92,9 @@ IDLE_S = 1.0
 class Node:
     """One node over a store and a port. Opening it opens and replays every log of the store."""
 
+    rests = False
+    """Whether its driver is to hear no clients now: what they ask for can only wait. A node alone never is."""
+
     def __init__(
         self,
         store: Store,

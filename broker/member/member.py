@@ -94,6 +94,11 @@ class ShardMember:
         self._standing.gone(peer)
         self._node.disconnect(peer)
 
+    @property
+    def rests(self) -> bool:
+        """See Node: while nothing may be proposed, what clients send would only pile up."""
+        return self.replica.held_back
+
     def rotten(self, damage: Corrupt, on_mended: Callable[[], None]) -> None:
         """See Exchange."""
         self.replica.exchange.mend(damage, on_mended)

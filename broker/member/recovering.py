@@ -58,6 +58,8 @@ def empty_node(port: Port, config: NodeConfig, now: Now) -> Node:
 class RecoveringMember:
     """See the module. `room`: see MemberView. `tell` hears of role and term."""
 
+    rests = False
+
     def __init__(
         self, recovery: Recovery, node: Node, links: PeerLinks, room: Callable[[], int],
         tell: Callable[[str, int], None], now: Now,

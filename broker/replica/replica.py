@@ -46,6 +46,7 @@ from .order_checkpoints import ENTRIES, OrderCheckpoints
 from .places import LogRow
 from .preparing import Preparing
 from .room import DiskRoom, no_room
+from .uncommitted import Uncommitted
 
 if TYPE_CHECKING:
     from ...storage.errors import Corrupt
@@ -70,9 +71,6 @@ ANYWHERE = (Hello, Ping, Stats, AskCluster, ReplaceNode, TransferLead, NameReque
 
 CATCH_UP = (Kind.SHIP, Kind.PIECE)
 """Messages that are not the core's."""
-
-UNCOMMITTED_BYTES = 256 << 20
-"""Of entries that are proposed and not applied: beyond it, the leader lets clients wait."""
 
 Send = Callable[["Message", list[bytes]], None]
 """Send a message to its receiver, with the batches that its entries only name."""
@@ -124,13 +122,13 @@ class Replica:
         self._on_role = on_role
         self._publish = publish
         self.held_back = False
-        """Whether requests wait that may not be proposed now: during a transfer, or while too much is uncommitted."""
+        """Whether nothing may be proposed now, and requests wait: in a transfer, or while too much is uncommitted."""
         self._id = core.status().node
         self._role = (0, 0)
         self.room = DiskRoom(self._id)
         self._catalogue_id = node.logs[0].log_id
         self._own: set[int] = set()  # entries whose batches the engine appended itself
-        self._uncommitted: deque[tuple[int, int]] = deque()  # index and bytes of proposals that are not applied
+        self._uncommitted = Uncommitted()
         self._bodies = ArrivedBodies(node)
         self._waiting: deque[Unacknowledged] = deque()
         self._opened_term = 0  # the term of this node in which an entry of its own was applied
@@ -194,7 +192,7 @@ class Replica:
     def _look_at_room(self) -> None:
         """As leader, see whether records may be taken, and hand over to a voter with room where there is none here."""
         status = self.core.status()
-        self.room.look(status.configuration.voters, sum(size for _, size in self._uncommitted))
+        self.room.look(status.configuration.voters, self._uncommitted.bytes)
         better = self.room.better(status.configuration.voters)
         if better and status.members[better].match == status.last:  # nothing waits for it to catch up
             self.core.transfer(better)
@@ -252,7 +250,7 @@ class Replica:
 
     def _propose(self, now: Now) -> None:
         place = self.core.next_place() if self.node.leads else None
-        is_full = sum(size for _, size in self._uncommitted) > UNCOMMITTED_BYTES
+        is_full = self._uncommitted.is_full
         self.held_back = self.node.leads and (place is None or is_full)
         if place is None or is_full:
             return
@@ -269,7 +267,7 @@ class Replica:
             if self.core.propose(data) is None:
                 raise ReplicaBroken(f"entry {place.index} was refused after its batches were stamped")
             self._own.add(place.index)
-            self._uncommitted.append((place.index, len(data) + sum(batch.size for batch in stamped)))
+            self._uncommitted.proposed(place.index, len(data) + sum(batch.size for batch in stamped))
 
     def _work(self, now: Now) -> None:
         while self.core.has_ready():
@@ -364,8 +362,7 @@ class Replica:
         for log_id, (seq, _) in back.items():
             self._history(log_id).cut(seq)
         self._own = {own for own in self._own if own <= index}
-        while self._uncommitted and self._uncommitted[-1][0] > index:
-            self._uncommitted.pop()
+        self._uncommitted.cut(index)
         node = self._id
         self._waiting = deque(
             each if each.entry <= index else Unacknowledged(index, [one for one in each.responses if one.to == node])
@@ -431,8 +428,7 @@ class Replica:
         self._publish([history.log for each in moved if (history := self.node.history_of(each)) is not None])
         if last.term == self.core.term and self.core.role is Role.LEADER:
             self._opened_term = last.term
-        while self._uncommitted and self._uncommitted[0][0] <= last.index:
-            self._uncommitted.popleft()
+        self._uncommitted.applied(last.index)
 
     def _advance(self, now: Now) -> None:
         self._answers.passing = True

@@ -105,6 +105,14 @@ MUTANTS = [
         f"{_TESTS}/test_lost_disks.py",
     ),
     RuleMutant(
+        15, "no more is proposed than a leader may hold", f"{_REPLICA}/uncommitted.py",
+        "return self.bytes > UNCOMMITTED_BYTES", "return False", f"{_TESTS}/test_uncommitted.py",
+    ),
+    RuleMutant(
+        15, "no client is heard while nothing may be proposed", "broker/member/member.py",
+        "return self.replica.held_back", "return False", f"{_TESTS}/test_uncommitted.py",
+    ),
+    RuleMutant(
         16, "of clocks that contradict each other the earlier counts", f"{_REPLICA}/clocks.py",
         "(len(known) - 1) // 2", "len(known) // 2", f"{_TESTS}/test_clocks.py",
     ),
