@@ -30,6 +30,7 @@ from .arrow import ARROW_COLUMNS, column_names, record_batch
 from .background_sync import BackgroundSync
 from .batch import Batch, encode
 from .buffer import RecordBuffer
+from .data_directory import check_alone, identify
 from .errors import AlreadyOpen, Closed, EndOfLog, ForeignDirectory, InvalidArgument, InvalidTopic, ReadOnly
 from .extents import extents_of
 from .files import Files
@@ -74,8 +75,8 @@ class Log:
         max_record_bytes: size of the largest record.
         files: where it lives; MemoryFiles for one that does not outlive the process.
 
-    Raises: ValueError for a setting that is not allowed; AlreadyOpen; ForeignDirectory for a directory that is no log's
-    or cannot be used; InvalidTopic where there is no log to read.
+    Raises: ValueError for a setting that is not allowed; AlreadyOpen; ForeignDirectory for a directory that is no
+    log's, is of a member of a cluster, or cannot be used; InvalidTopic where there is no log to read.
     """
 
     def __init__(
@@ -116,6 +117,8 @@ class Log:
         self._turn = threading.Lock()  # of the buffer and the writer
         self._reading = threading.RLock()  # of the reader; taken last
         try:
+            if (data := lock.directory_above(self.path, self._files)) is not None:
+                check_alone(identify(self._files, data), data)
             self._reader = self._open_to_read() if read_only else self._open_to_write()
             self._closing.append(self._reader.close)
             self._playback = Playback(self._reader, self._reading)

@@ -30,13 +30,16 @@ class Holder(msgspec.Struct):
     boot: str = ""
 
 
+def directory_above(path: str, files: Files) -> str | None:
+    """The data directory that the log in `path` is in; None where it is in none."""
+    above = os.path.dirname(os.path.normpath(path))
+    around = (above, os.path.dirname(os.path.dirname(above)))
+    return next((each for each in around if files.exists(f"{each}/{layout.NODE}")), None)
+
+
 def lock_path(path: str, files: Files) -> str:
     """The lock that guards the log in `path`: the data directory's when the log is in one, else its own."""
-    above = os.path.dirname(os.path.normpath(path))
-    for directory in (above, os.path.dirname(os.path.dirname(above))):
-        if files.exists(f"{directory}/{layout.NODE}"):
-            return f"{directory}/{layout.LOCK}"
-    return f"{path}/{layout.LOCK}"
+    return f"{directory_above(path, files) or path}/{layout.LOCK}"
 
 
 BYTES_PATIENCE_S = 2.0

@@ -101,7 +101,10 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
 @click.option("--records", "with_records", is_flag=True, help="One line per record too.")
 @click.option("--from", "start", type=int, default=0, metavar="OFFSET", help="Skip what ends before this offset.")
 def dump(paths: tuple[Path, ...], with_records: bool, start: int) -> None:
-    """Write the logs at PATHS as JSON lines: one per segment, batch and damaged range."""
+    """Write the logs at PATHS as JSON lines: one per segment, batch and damaged range.
+
+    What stands in the files, of a node of a cluster also batches that no majority has.
+    """
     from ..storage.dump import dump as dump_log
 
     stdout = binary_stdout()

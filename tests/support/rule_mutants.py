@@ -65,6 +65,10 @@ MUTANTS = [
         "if found is not None and found.shard:", "if False:", "tests/broker/member/test_directory.py",
     ),
     RuleMutant(
+        7, "no process alone opens a log of a member", "storage/embedded.py",
+        "check_alone(identify(self._files, data), data)", "pass", "tests/broker/member/test_directory.py",
+    ),
+    RuleMutant(
         8, "a promise is durable before a message of its term leaves", f"{_REPLICA}/group_storage.py",
         "            promises.promise(log_id, promise.term, vote)\n", "            pass\n", f"{_TESTS}/test_members.py",
     ),

@@ -11,6 +11,7 @@ from penstock.broker.replica.beginning import has_begun
 from penstock.broker.replica.errors import PromisesLost, ReplicaDamaged
 from penstock.broker.replica.start import open_files
 from penstock.storage.data_directory import Identity, check_alone, claim, identify
+from penstock.storage.embedded import Log
 from penstock.storage.errors import ForeignDirectory
 from penstock.storage.memory_files import MemoryFiles
 
@@ -114,3 +115,24 @@ def test_a_peer_that_was_heard_of_is_known_from_then_on(files: MemoryFiles) -> N
     assert found is not None
     again = KnownPeers(files, "data", found)
     assert (again.uuid_of(1), again.uuid_of(3)) == (b"a" * 16, b"b" * 16)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("log", ["metadata", "order", f"topics/{bytes(16).hex()}/0"])
+def test_no_process_opens_a_log_of_a_member_as_its_own(log: str, read_only: bool) -> None:
+    files = MemoryFiles()
+    files.mkdir("/data")
+    take(files, "/data", None, CLUSTER)
+    files.mkdir(f"/data/{log}")
+    before = {path: bytes(content.data) for path, content in files.contents.items()}
+    with pytest.raises(ForeignDirectory, match="of node 2 of cluster c, and only that may open it"):
+        Log(f"/data/{log}", files=files, read_only=read_only)
+    assert {path: bytes(content.data) for path, content in files.contents.items()} == before
+
+
+def test_a_log_of_a_broker_that_is_alone_is_opened() -> None:
+    files = MemoryFiles()
+    files.mkdir("/data")
+    claim(files, "/data")
+    with Log(f"/data/topics/{bytes(16).hex()}/0", files=files) as log:
+        log.append(b"x")
