@@ -223,7 +223,8 @@ class Assembly:
 
         lines = PeerLines()
         context = self._stack.enter_context(peers_context(self._peer_room, config.broker_key, lines))
-        return link(self._files, config.data, identity, config.cluster, context, tuple(self.advertise), lines)
+        limits = msgspec.convert(config.node, NodeConfig).limits
+        return link(self._files, config.data, identity, config.cluster, context, tuple(self.advertise), limits, lines)
 
     def _node(
         self, identity: Identity, board: Board, peers: LinkedPeers | None, port: SocketPort, watermarks: Watermarks,

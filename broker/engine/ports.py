@@ -350,3 +350,8 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     housekeeping_s: float = 5.0  # between two passes of retention and expiry
     snapshot_batches: int = 20_000  # a partition is snapshot after so many batches
     snapshot_bytes: int = 256 << 20  # or so many bytes
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What a leader accepts, by name: nodes of one cluster should have the same."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name.startswith("max_")}

@@ -33,6 +33,8 @@ from .standing import ShownRole
 from .view import MemberView
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...storage.data_directory import Identity
     from ...storage.errors import Corrupt
     from ...storage.files import Files
@@ -101,13 +103,17 @@ class LinkedPeers(NamedTuple):
 
 def link(
     files: Files, data: str, identity: Identity, cluster: ClusterConfig, context: Context, advertise: tuple[str, ...],
-    say: Callable[[str], None],
+    limits: Mapping[str, int], say: Callable[[str], None],
 ) -> LinkedPeers:  # fmt: skip
-    """Listen for peers and connect to them. Raises AddressInUse, CannotListen, InvalidUrl."""
+    """Listen for peers and connect to them. `limits`: of what this node accepts.
+
+    Raises AddressInUse, CannotListen, InvalidUrl.
+    """
     known = KnownPeers(files, data, identity)
     own = PeerIdentity(
         cluster=cluster.name, node=cluster.node, uuid=bytes.fromhex(identity.node),
         incarnation=int.from_bytes(os.urandom(7), "little"), peers=cluster.peers, advertise=advertise,
+        limits=limits,
     )  # fmt: skip
     links = PeerLinks(own, context, cluster.own_address, uuid_of=known.uuid_of, say=say, on_greeted=known.heard)
     return LinkedPeers(links, known)

@@ -26,12 +26,13 @@ class PeerIdentity(Struct, frozen=True, kw_only=True):
     advertise: tuple[str, ...] = ()
     oldest_version: int = VERSION
     newest_version: int = VERSION
+    limits: Mapping[str, int] = {}
 
     def hello(self, to: int, to_uuid: bytes, entry: int = 0) -> PeerHello:
         """What this node says first to another one. `entry`: see PeerHello."""
         return PeerHello(
             self.cluster, self.node, to, self.uuid, to_uuid, self.incarnation, self.oldest_version,
-            self.newest_version, list(self.advertise), entry,
+            self.newest_version, list(self.advertise), entry, dict(self.limits),
         )  # fmt: skip
 
 
@@ -68,6 +69,21 @@ def refusal_of(hello: PeerHello, own: PeerIdentity, uuid_of: Callable[[int], byt
             f"this one {own.oldest_version} to {own.newest_version}: upgrade the older one"
         )
     return ""
+
+
+def other_limits(hello: PeerHello, own: PeerIdentity) -> str:
+    """Which limits of a node are not those of this one; "" where all are. A name that one of them lacks is left out."""
+    differing = [
+        f"{name}={hello.limits[name]} where this one has {value}"
+        for name, value in sorted(own.limits.items())
+        if hello.limits.get(name, value) != value
+    ]
+    if not differing:
+        return ""
+    return (
+        f"node {hello.node} has {', '.join(differing)}: those of the leader count, so a change of the leader changes "
+        "them; give all nodes the same"
+    )
 
 
 def is_replaceable(hello: PeerHello, own: PeerIdentity) -> bool:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...transport.errors import ProtocolError
 from ...transport.sent import Sent
 from .addresses import data_address
-from .greeting import PeerIdentity, is_replaceable, may_be, refusal_of
+from .greeting import PeerIdentity, is_replaceable, may_be, other_limits, refusal_of
 from .messages import FRAME_BYTES_MAX, TOLD_KINDS, PeerHello, frames_of, message_of
 from .outbox import PeerLane, PeerOutbox
 
@@ -138,6 +138,7 @@ class PeerLinks:
         """Where clients connect to a node, as it said."""
         self.strangers: dict[int, bytes] = {}
         """The uuid of the directory that a node came with last and was refused for, until it is let in."""
+        self._limits_told: dict[int, str] = {}  # by node
         self._refused = 0
         self._room = context.room
         self._renewed: set[int] = set()
@@ -293,6 +294,9 @@ class PeerLinks:
         while len(greeted) >= GREETED_MAX:
             del greeted[next(iter(greeted))]
         self._on_greeted(hello.node, hello.uuid)
+        if (told := other_limits(hello, self.own)) != self._limits_told.get(hello.node, ""):
+            self._limits_told[hello.node] = told
+            self._say(told or f"node {hello.node} has the limits of this one now")
         greeted[peer] = hello.node, hello.uuid, hello.entry
         self.advertised[hello.node] = hello.advertise
         self._renewed.add(hello.node)

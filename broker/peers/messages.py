@@ -55,6 +55,7 @@ class PeerHello(msgspec.Struct, array_like=True, frozen=True, tag=200):
     newest_version: Annotated[int, Meta(ge=0)]
     advertise: Annotated[list[Annotated[str, Meta(max_length=300)]], Meta(max_length=16)] = []  # for clients
     entry: Annotated[int, Meta(ge=0)] = 0  # up to which it has applied, where its table has its directory; else 0
+    limits: Annotated[dict[Annotated[str, Meta(max_length=64)], Unsigned], Meta(max_length=64)] = {}  # by name
 
 
 class PeerTurn(msgspec.Struct, array_like=True, frozen=True, tag=201):

@@ -57,6 +57,11 @@ MUTANTS = [
         f"{_TESTS}/test_large_topics.py",
     ),
     RuleMutant(
+        5, "nodes that accept different amounts say so", "broker/peers/links.py",
+        'if (told := other_limits(hello, self.own)) != self._limits_told.get(hello.node, ""):', "if False:",
+        "tests/broker/peers/test_links.py",
+    ),
+    RuleMutant(
         6, "the shard does not serve before all directories have met", f"{_REPLICA}/replica.py",
         "return is_open and self.directories.table.met", "return is_open", f"{_TESTS}/test_lost_disks.py",
     ),

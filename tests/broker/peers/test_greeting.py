@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from penstock.broker.peers.greeting import PeerIdentity, is_replaceable, refusal_of
+from penstock.broker.peers.greeting import PeerIdentity, is_replaceable, other_limits, refusal_of
 
 OWN, OTHER = bytes([1] * 16), bytes([2] * 16)
 PEERS = {1: "tcp://a:1", 2: "tcp://b:1", 3: "tcp://c:1"}
@@ -56,3 +56,21 @@ def test_the_node_that_has_applied_more_is_right_about_a_directory(theirs, ours,
 def test_ranges_of_versions_that_meet_in_one_are_enough() -> None:
     hello = replace(TWO.hello(1, b""), oldest_version=1, newest_version=9)
     assert refusal_of(hello, ONE, lambda node: b"") == ""
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        ({}, ""),
+        ({"max_a": 1, "max_b": 2}, ""),
+        ({"max_a": 1, "max_new": 9}, ""),
+        ({"max_a": 3}, "node 2 has max_a=3 where this one has 1: "),
+        ({"max_b": 0, "max_a": 0}, "node 2 has max_a=0 where this one has 1, max_b=0 where this one has 2: "),
+    ],
+)
+def test_limits_that_differ_are_named_with_both_values(theirs: dict[str, int], said: str) -> None:
+    hello = replace(TWO, limits=theirs).hello(1, OWN)
+    found = other_limits(hello, replace(ONE, limits={"max_b": 2, "max_a": 1}))
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+    assert not refusal_of(hello, ONE, lambda node: OTHER), "it is let in"

@@ -34,12 +34,13 @@ class Pair:
         self.context = Context()
         self.said: list[str] = []
         self.known: dict[int, bytes] = {}
+        self.limits: dict[int, dict[str, int]] = {1: {}, 2: {}}
         self.links = {node: self.open(node) for node in (1, 2)}
 
     def identity(self, node: int, uuid: bytes = b"") -> PeerIdentity:
         return PeerIdentity(
             cluster="c", node=node, uuid=uuid or bytes([node] * 16), incarnation=node, peers=self.peers,
-            advertise=(f"tcp://node{node}:7070",),
+            advertise=(f"tcp://node{node}:7070",), limits=self.limits[node],
         )  # fmt: skip
 
     def open(self, node: int, uuid: bytes = b"") -> PeerLinks:
@@ -214,6 +215,29 @@ def test_a_node_with_another_directory_is_refused(pair: Pair) -> None:
     del pair.known[2]
     pair.until(lambda: both_up(pair))
     assert pair.links[1].strangers == {}
+
+
+def test_limits_that_differ_are_said_once_and_that_they_are_the_same_again(pair: Pair) -> None:
+    def reopened(limit: int) -> None:
+        pair.links.pop(2).close()
+        pair.until(lambda: not pair.links[1].reachable())
+        pair.limits[2] = {"max_topics": limit}
+        pair.links[2] = pair.open(2)
+        pair.until(lambda: both_up(pair))
+
+    pair.until(lambda: both_up(pair))
+    pair.limits[1] = {"max_topics": 5}
+    pair.links[1].own = pair.identity(1)
+    for _ in range(2):
+        reopened(7)
+    assert [line for line in pair.said if line.startswith("node 2")] == [
+        "node 2 has max_topics=7 where this one has 5: those of the leader count, so a change of the leader changes "
+        "them; give all nodes the same"
+    ]
+    assert all(line.startswith("node 1 has max_topics=5 where this one has 7: ") for line in pair.said[1:])
+    pair.said.clear()
+    reopened(5)
+    assert pair.said == ["node 2 has the limits of this one now"]
 
 
 def test_a_node_whose_directory_was_replaced_is_heard_no_more(pair: Pair) -> None:
