@@ -4,13 +4,14 @@ Idea: a segment's extent is fixed as long as the same segment follows it (after 
 measured once, from the next one's header and its own last index row. Where the last one ends its owner knows, and where
 it begins never changes: a log that was measured before is measured without opening a file.
 
-Contract: a measure, not a promise: `record_bytes` of a sealed segment with a damaged index is 0. Must not know: what
-goes or stays.
+Contract: a measure, not a promise: `record_bytes` of a sealed segment is 0 where its index does not agree with its last
+batch, so retention keeps too much rather than too little. Must not know: what goes or stays.
 """
 
 from __future__ import annotations
 
-from .index import IndexRows
+from contextlib import suppress
+
 from .layout import DATA_START, SegmentName
 from .reader import LogReader
 from .retention import SegmentExtent
@@ -44,11 +45,11 @@ class Extents:
         return known[1]
 
     def _measure(self, place: int, last_seq: int, end_offset: int, time_us: int) -> SegmentExtent:
-        name = self._reader.names[place]
-        index = self._reader.segment(name).index_file()
-        count = last_seq - name.base_seq + 1
-        end = IndexRows(index, count)[count - 1].end_position if index is not None and count > 0 else DATA_START
-        size = max(end - DATA_START, 0)
+        name, row = self._reader.names[place], None
+        if last_seq >= name.base_seq:
+            with suppress(OSError):  # a bad sector is as a damaged row
+                row = self._reader.segment(name).indexed(last_seq)
+        size = 0 if row is None else row.end_position - DATA_START
         return SegmentExtent(name.base_seq, last_seq, self._reader.base_offset(place), end_offset, size, time_us)
 
     def forget(self, names: set[SegmentName]) -> None:

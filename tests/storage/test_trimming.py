@@ -10,13 +10,14 @@ from penstock.storage.batch import encode
 from penstock.storage.embedded import Log
 from penstock.storage.errors import InvalidArgument, OutOfBounds, ReadOnly
 from penstock.storage.files import Files
-from penstock.storage.layout import FIRST, encode_first
+from penstock.storage.layout import FIRST, INDEX_ROW, SegmentName, encode_first, index_position
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.retention import Rules
 from penstock.storage.trimming import AGE_PARTS, LOOK_US, LogTrimming
+from support.logs import put
 
 AGE_US = 4_000_000_000
 
@@ -56,6 +57,25 @@ def test_a_log_keeps_its_limit_in_bytes_and_at_most_two_segments_more(place, com
         assert [record.offset for record in log] == list(range(first + 1, 200))
     with Log(**place) as log:
         assert firsts(log) == (first, b"%04d" % first)
+
+
+@pytest.mark.parametrize("name", ["position", "batch_bytes"])
+def test_no_bit_of_an_index_has_retention_remove_what_is_to_stay(name) -> None:
+    files = MemoryFiles()
+    with filled(Log("/log", segment_bytes="16KB", files=files), 60) as log:
+        sealed = log.segments()[1]
+    path = f"/log/{SegmentName(sealed.base_seq, 1).index_file}"
+    kind, start = (INDEX_ROW.fields or {})[name][:2]
+    place = index_position(sealed.base_seq, sealed.last_seq) + start
+    for bit in range(8 * kind.itemsize):
+        rotten = MemoryFiles()
+        rotten.mkdir("/log")
+        for each, content in files.contents.items():
+            put(rotten, each, bytes(content.data))
+        rotten.contents[path].data[place + bit // 8] ^= 1 << bit % 8
+        with Log("/log", retention_bytes="1MB", files=rotten) as log:
+            log.append(b"more")
+            assert log.first_offset == 0, bit
 
 
 @pytest.mark.parametrize("before", [7, 20, 59])
