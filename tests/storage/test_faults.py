@@ -173,6 +173,24 @@ def test_a_poison_that_lost_its_text_with_the_power_costs_nothing_that_was_durab
     assert not survivor.files.exists(f"{PATH}/{layout.POISON}")
 
 
+def test_a_poison_of_which_a_bit_rotted_costs_nothing_that_was_durable() -> None:
+    world = World()
+    for step in ("append", "sync", "append", "sync", "append"):
+        world.run(step)
+    world.files.fail("sync", 1, errno.EIO)
+    with pytest.raises(Poisoned):
+        world.open().sync()
+    disk = Disk(world.files)
+    for operation in world.files.journal:
+        disk.apply(operation)
+    image = disk.image(random.Random(0), "none")
+    whole = image[f"{PATH}/{layout.POISON}"]
+    for bit in range(8 * len(whole)):
+        rotten = bytearray(whole)
+        rotten[bit // 8] ^= 1 << bit % 8
+        Survivor({**image, f"{PATH}/{layout.POISON}": bytes(rotten)}, world.history, Truth(2, 0, world.term))
+
+
 def test_a_sync_that_fails_at_opening_loses_nothing_that_was_acknowledged() -> None:
     """The pages it was for are marked clean by then: the next opening must write them again, elsewhere."""
     for nth in range(1, CALLS_MAX):

@@ -89,9 +89,9 @@ def test_a_torn_tail_is_cut_into_a_new_generation_and_writing_goes_on() -> None:
 
 def test_a_poisoned_log_is_cut_at_its_mark() -> None:
     built = build(shape=[(2, 0, 1)], unmarked=2)
-    put(built.files, "/log/poison", b"fdatasync said EIO")
+    put(built.files, "/log/poison", b"fdatasync said EIO\ndurable up to seq 1")
     done = repair(built.files, "/log", now_us=NOW)
-    assert done.actions == ["cut at the last mark, because a sync failed: fdatasync said EIO"]
+    assert done.actions == ["cut at the last mark, because a sync failed: fdatasync said EIO\ndurable up to seq 1"]
     assert goods(built) == [1]
     assert not built.files.exists("/log/poison")
     assert done.after.clean
