@@ -242,11 +242,15 @@ class LogWriter(LogTail):
             segments.leave_mark(self.files, reference(self.path, name).path, mark)
 
     def close(self, clean: bool = True) -> None:
-        """Sync, write a clean mark, close the files. A poisoned log, or `clean=False`, only closes the files."""
+        """Sync, write a clean mark, close the files. A poisoned log, or `clean=False`, only closes the files.
+
+        No clean mark where something may lie behind the end: a failed append, or a cut that is not done yet.
+        """
         try:
-            if clean and not self.closed and self.poisoned is None and self.opened and not self.must_cut:
+            if clean and not self.closed and self.poisoned is None and self.opened:
                 self.sync()
-                self._leave_clean_mark()
+                if not self.must_cut:
+                    self._leave_clean_mark()
         finally:
             self.closed, self.ready = True, False
             self.on_first = None  # a board, which is unmapped when it is dropped

@@ -5,6 +5,7 @@ The bytes and files they leave behind were never acknowledged, and must not stan
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import Cursor
-from support.files import RecordingFile, RecordingFiles
+from support.files import Disk, RecordingFile, RecordingFiles
 from support.interrupts import interrupts
 
 PATH = "/log"
@@ -131,6 +132,26 @@ def test_an_append_that_was_interrupted_at_any_call_costs_nothing_that_comes_aft
     assert [each.end_offset for each in extents[:-1]] == [each.base_offset for each in extents[1:]]
     again = opened(RecordingFiles({path: bytes(content.data) for path, content in files.contents.items()}, [PATH, ""]))
     assert values(again.reader().cursor(0), again.committed) == acknowledged
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StorageFull])
+@pytest.mark.parametrize(("kind", "nth"), [("write", 1), ("sync", 1), ("rename", 1)])
+def test_what_stands_before_an_append_that_failed_is_durable_once_the_log_is_closed(
+    kind: str, nth: int, error: type[BaseException]
+) -> None:
+    files = Interrupted()
+    log = opened(files)
+    log.append([batch(b"one")], 1)
+    files.arm(kind, nth, error)
+    with pytest.raises(error):
+        log.append([batch(b"gone", 9000), batch(b"away", 9000)], 2)
+    files.arm("", 0, error)
+    log.close()
+    disk = Disk(files)
+    for operation in files.journal:
+        disk.apply(operation)
+    again = opened(RecordingFiles(disk.image(random.Random(0), "none"), [PATH, ""]))
+    assert values(again.reader().cursor(0), again.written) == [b"one "]
 
 
 def test_a_poison_that_is_interrupted_while_it_is_written_down_holds() -> None:
