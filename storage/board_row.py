@@ -148,11 +148,16 @@ class Row:
         """The 128-bit id of the log that owns this row; 0 when it is free or just changing hands."""
         return self.log_high << 64 | self.log_low
 
-    def assign(self, log_id: int, *, generation: int, level: Level) -> None:
-        """Give the row to a log. All else becomes 0 first and the log id last, so no reader mixes two logs."""
+    def assign(
+        self, log_id: int, *, generation: int, level: Level, written: int = 0, durable: int = 0, first: int = 0
+    ) -> None:
+        """Give the row to a log that is so far, as `publish` takes it.
+
+        All becomes 0 first and the log id comes last, so no reader mixes two logs, or takes a log for an empty one.
+        """
         self.release()
         self.level = level
-        self.generation = generation
+        self.publish(generation, written, durable, first)
         self.log_high = log_id >> 64
         self.log_low = log_id & 0xFFFFFFFFFFFFFFFF
 

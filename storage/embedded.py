@@ -170,10 +170,10 @@ class Log:
             self.path, files=self._files, log_id=self._files.new_id(), order=Sole(promises), options=self._options
         )
         self._closing.append(lambda: writer.close(clean=False))
+        self._trimming = LogTrimming(writer, self._files, self._rules or Rules())
         publisher = self._publisher = BoardPublisher(writer, self._files)
         self._closing.append(publisher.close)
         self._slot = lambda: publisher.slot
-        self._trimming = LogTrimming(writer, self._files, self._rules or Rules(), publisher.begin_at)
         self._background = BackgroundSync(writer, self._files)
         self._commit = GroupCommit(writer, self._turn, lambda: publisher.publish())
         return writer.reader()

@@ -27,7 +27,7 @@ SLOTS = 1
 
 
 class BoardPublisher:
-    """The writer's end."""
+    """The writer's end. Made when it is known where the log begins: a reader never sees less of that."""
 
     def __init__(self, writer: LogWriter, files: Files) -> None:
         self._writer = writer
@@ -38,8 +38,11 @@ class BoardPublisher:
         self.slot = None if MISSING else self._board.slot(0)
         level = Level.WRITTEN if writer.options.commit == "written" else Level.DURABLE
         self._row = self._board.row(0)
-        self._row.assign(layout.log_number(writer.log_id), generation=writer.generation, level=level)
-        self.publish()
+        self._row.assign(
+            layout.log_number(writer.log_id), generation=writer.generation, level=level, written=writer.written,
+            durable=writer.durable, first=writer.first_offset,
+        )  # fmt: skip
+        writer.on_first = self._begin
         if self.slot is not None:  # a writer before this one may have left sleepers
             self.slot.wake_all()
 
@@ -52,9 +55,9 @@ class BoardPublisher:
         if self.slot is not None:
             self.slot.wake()
 
-    def begin_at(self, first: int) -> None:
+    def _begin(self, writer: LogWriter) -> None:
         """Publish where the log begins."""
-        self._row.first = first
+        self._row.first = writer.first_offset
 
     def close(self) -> None:
         """Retire the board: without a writer, readers verify the log themselves."""

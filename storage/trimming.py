@@ -12,7 +12,7 @@ Must not know: records, buffers, threads.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from . import retention
@@ -47,12 +47,11 @@ def rules_of(size: int | str | None, age: float | timedelta | str | None) -> Rul
 class LogTrimming:
     """The first offset of `writer`, and the rules that move it."""
 
-    def __init__(self, writer: LogWriter, files: Files, rules: Rules, moved: Callable[[int], None]) -> None:
-        """Take over where the log begins; `moved` is told the first offset. Raises StorageFull, OSError."""
+    def __init__(self, writer: LogWriter, files: Files, rules: Rules) -> None:
+        """Take over where the log begins. Raises StorageFull, OSError."""
         self._writer = writer
         self._files = files
         self._rules = rules
-        self._moved = moved
         self._names: object = None  # the segments that were looked at
         self._began_us: int | None = None  # of a first segment that is the active one, too
         self._due_us = 0
@@ -60,7 +59,7 @@ class LogTrimming:
         if first > writer.end_offset:  # a power cut took records that were not durable: their offsets come again
             first = writer.end_offset
             write_first(files, writer.path, writer.log_id, first)
-        self._begin_at(first)
+        writer.set_first(first)
         if first:
             self._remove()
 
@@ -83,7 +82,7 @@ class LogTrimming:
         first = writer.first_offset
         found = retention.decide(extents, self._rules, first_offset=first, now_us=now_us, pins=unsafe).first_offset
         if found > first:
-            self._begin_at(found)
+            writer.set_first(found)
         self._remove()
 
     def _end_segment(self, extents: Sequence[SegmentExtent], now_us: int) -> int:
@@ -105,12 +104,8 @@ class LogTrimming:
     def truncate(self, offset: int) -> None:
         """Begin at `offset`, which is not before the present first one; all is durable. Raises StorageFull, OSError."""
         write_first(self._files, self._writer.path, self._writer.log_id, offset)
-        self._begin_at(offset)
-        self._remove()
-
-    def _begin_at(self, offset: int) -> None:
         self._writer.set_first(offset)
-        self._moved(self._writer.first_offset)
+        self._remove()
 
     def _remove(self) -> None:
         """Unlink the segments that lie before the first offset, also those that an earlier time was to remove."""

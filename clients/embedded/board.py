@@ -50,9 +50,11 @@ class LocalBoard:
         number = self._numbers[log.path] = self._free.pop()
         row = self._rows[log.path] = self._board.row(number)
         level = Level.WRITTEN if log.options.commit == "written" else Level.DURABLE
-        row.assign(log_number(log.log_id), generation=log.generation, level=level)
+        row.assign(
+            log_number(log.log_id), generation=log.generation, level=level, written=log.written, durable=log.durable,
+            first=log.first_offset,
+        )  # fmt: skip
         log.on_first = self.publish
-        self.publish(log)
 
     def let_go(self, path: str) -> None:
         """Remove the row of a deleted log."""

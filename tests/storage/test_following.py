@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from penstock.storage import board_row
 from penstock.storage.embedded import Log
 from penstock.storage.following import Follower
 from penstock.storage.group_commit import GroupCommit
@@ -37,3 +38,23 @@ def test_a_reader_keeps_to_the_board_of_a_writer_that_comes_while_it_verifies(nt
         assert [record.value for record in reader] == [b"not synced yet"]
         writers[0].close()
         assert [record.value for record in reader] == []
+
+
+def test_a_reader_sees_the_whole_log_at_each_step_of_a_writer_that_opens_and_closes(tmp_path, monkeypatch):
+    """Also between the words that the writer stores on its board: neither an empty log nor what a truncation took."""
+    with Log(tmp_path / "log") as log:
+        log.append([b"%d" % number for number in range(10)])
+        log.truncate(4)
+    seen: list[tuple[int, int]] = []
+    store = board_row._Word.__set__
+
+    def watched(word: board_row._Word, row: board_row.Row, value: int) -> None:
+        store(word, row, value)
+        seen.append((reader.first_offset, reader.end_offset))
+
+    with Log(tmp_path / "log", read_only=True) as reader:
+        monkeypatch.setattr(board_row._Word, "__set__", watched)
+        for _ in range(2):
+            Log(tmp_path / "log").close()
+    assert len(seen) > 4
+    assert set(seen) == {(4, 10)}

@@ -193,7 +193,8 @@ class Told:
             "/log", files=files, log_id=files.new_id(), order=Sole(Promises("/log/promises", files)),
             options=LogOptions(segment_bytes=1 << 20),
         )  # fmt: skip
-        self.trimming = LogTrimming(self.writer, files, Rules(**rules), self.firsts.append)
+        self.writer.on_first = lambda writer: self.firsts.append(writer.first_offset)
+        self.trimming = LogTrimming(self.writer, files, Rules(**rules))
 
     def append(self, now_us: int, *, sync: bool = True, size: int = 1) -> None:
         self.trimming.look(now_us)
