@@ -324,6 +324,8 @@ class Log:
         with self._commit.syncing, self._turn:
             if first > writer.first_offset:
                 self._trimming.truncate(first)
+                with self._reading:
+                    self._ahead = []
         return self.first_offset
 
     def _flush(self, writer: LogWriter) -> tuple[int, int]:

@@ -148,6 +148,7 @@ class Playback:
 
     def _next(self, cursor: Cursor) -> Chunk | None:
         with self._reading:
+            self._reader.check_first(cursor.offset)
             return cursor.next()
 
     def _check(self, batch: Batch) -> None:

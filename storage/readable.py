@@ -224,6 +224,12 @@ class ReadableLog:
         base = self.despite_removal(lambda: self.base_offset(0))
         return max(base, self._first()) if self._first is not None else base
 
+    def check_first(self, offset: int) -> None:
+        """Raise OutOfBounds where the log begins behind `offset` by now, whose segment may be there still."""
+        first = 0 if self._first is None else self._first()
+        if offset < first:
+            raise OutOfBounds(f"offset {offset} of {self.path} is gone; the log begins at offset {first}")
+
     @property
     def end_offset(self) -> int:
         """The offset after the last readable record."""

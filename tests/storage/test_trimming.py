@@ -109,6 +109,27 @@ def test_what_is_buffered_is_older_than_a_truncation(place) -> None:
         assert firsts(log) == (3, b"d")
 
 
+def test_what_was_read_ahead_goes_with_a_truncation(place) -> None:
+    with Log(**place) as log:
+        log.append([b"%d" % number for number in range(9)])
+        assert log.read(0, max_records=2)[-1].offset == 1
+        log.truncate(5)
+        with pytest.raises(OutOfBounds):
+            log.read(2)
+        assert log.read(5)[0].value == b"5"
+
+
+def test_a_reader_that_a_truncation_overtook_is_told_so(place) -> None:
+    with filled(Log(commit="written", **place), 3000) as log, Log(**place, read_only=True) as beside:
+        readers = [iter(log), iter(beside), iter(beside.follow(wait=0)), log.batches(), beside.batches("arrow")]
+        for reader in readers:
+            next(reader)
+        log.truncate(2999)
+        for reader in readers:
+            with pytest.raises(OutOfBounds, match="the log begins at offset 2999"):
+                list(reader)
+
+
 def test_a_time_truncates_what_was_appended_before(place) -> None:
     with Log(**place) as log:
         log.append(b"old")
