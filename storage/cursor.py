@@ -82,8 +82,8 @@ class Cursor:
     """A place in a log: the next batch is `seq`, at `position` of segment `name`; `offset` is the next record."""
 
     __slots__ = (
-        "_ahead", "_checksum", "_last_bytes", "_limit", "_mapping", "_name", "_reader", "offset", "position", "seq",
-        "whole",
+        "_ahead", "_alone_to", "_checksum", "_last_bytes", "_limit", "_mapping", "_name", "_reader", "offset",
+        "position", "seq", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,7 @@ class Cursor:
         self._checksum: int | None = None
         self._limit = -1
         self._last_bytes = 0
+        self._alone_to = 0  # up to this position each batch is read alone
         self._mapping: Buffer = b""  # of the segment that was read last, all of it
         self._ahead = -1  # the word that commits exactly the next batch; -1 while `follow` cannot take it
         self.seq = seq
@@ -128,6 +129,8 @@ class Cursor:
             known = self._known_limit(self.seq if limit_seq is None else limit_seq)
             limit = known if limit_seq is None else limit_seq
             if self.seq > limit:
+                if limit_seq is None:
+                    self._check_read()
                 return None
             if cached and limit - self.seq < 2 and (chunk := self._newest(limit, max_bytes)) is not None:
                 return chunk
@@ -216,9 +219,18 @@ class Cursor:
             raise OutOfBounds(f"offset {self.offset} of {self.path} is gone; the log begins at offset {first}")
         position = self._start_of(name) if name.base_seq == self.seq else self._behind_copy(name)
         if position is None:
-            end = self._reader.base_offset(self._fork())
-            raise Diverged(f"{self.path} was cut: what was read of it from offset {end}, its valid end then, is void")
-        self._name, self.position = name, position
+            raise self._diverged()
+        self._name, self.position, self._alone_to = name, position, 0
+
+    def _check_read(self) -> None:
+        """Raise Diverged where what was read last is void by now, which may long have more behind it than the log."""
+        name = self._reader.names[self._reader.place_of(self.seq - 1)]
+        if name.generation > self._name.generation and name.base_seq < self.seq:
+            self._move_to(name)
+
+    def _diverged(self) -> Diverged:
+        end = self._reader.base_offset(self._fork())
+        return Diverged(f"{self.path} was cut: what was read of it from offset {end}, its valid end then, is void")
 
     def _start_of(self, name: SegmentName) -> int | None:
         """Position of the first batch of a segment that begins here; None if it follows batches other than ours."""

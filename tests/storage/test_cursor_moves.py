@@ -82,6 +82,38 @@ def test_a_reader_is_told_when_other_batches_stand_where_its_own_did(served: Ser
         cursor.next()
 
 
+def test_a_reader_is_told_of_a_cut_though_the_log_has_not_grown_past_it_again(served: Served):
+    served.append(b"1", b"2")
+    served.writer.sync()
+    served.append(b"3", b"4", b"5")
+    cursor, placed, before = served.reader.cursor(0), served.reader.cursor(5), served.reader.cursor(2)
+    assert rest(cursor) == [b"1", b"2", b"3", b"4", b"5"]
+    served.writer.poison("a sync failed")
+    served.writer = served.open(suspect=False)
+    served.append(b"three")
+    for each in (cursor, placed):
+        for _ in range(2):
+            with pytest.raises(Diverged, match="from offset 2, its valid end"):
+                each.next()
+    assert rest(before) == [b"three"]
+
+
+def test_a_reader_at_the_end_of_what_was_written_anew_goes_on(served: Served):
+    served.append(b"1")
+    served.writer.sync()
+    served.append(b"2", b"3")
+    cursor, placed = served.reader.cursor(0), served.reader.cursor(3)
+    assert rest(cursor) == [b"1", b"2", b"3"]
+    served.writer = served.open(suspect=True)
+    served.reader.refresh()
+    for each in (cursor, placed):
+        assert rest(each) == []
+        assert rest(each) == []
+    served.append(b"4")
+    for each in (cursor, placed):
+        assert rest(each) == [b"4"]
+
+
 def test_a_reader_is_told_of_a_cut_also_where_a_segment_begins_right_behind_it(served: Served):
     served.append(b"1", b"2")
     served.writer.sync()
