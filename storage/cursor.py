@@ -269,9 +269,26 @@ class Cursor:
             return min(GUESS_BYTES, max_bytes)
         first, count = self.seq - segment.name.base_seq, last - self.seq + 1
         size = index.run_bytes(file, first, count, self.position, max_bytes, cached=cached, whole=self.whole)
-        return size or max_bytes
+        if size > max_bytes:  # one batch, or a damaged row: of what is not there, nothing is allocated
+            size = min(size, segment.size - self.position)
+        return size if size > 0 else max_bytes
 
     def _fetch(self, segment: SegmentReader, size: int, cached: bool) -> Buffer:
+        """Bytes from the position on; the next batch alone where the disk cannot read something behind it."""
+        try:
+            return self._bytes(segment, size, cached)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        self.read_alone(size)
+        try:
+            head = self._bytes(segment, HEADER_BYTES, cached)
+            return self._bytes(segment, declared_bytes(head, 0, segment.size - self.position), cached)
+        except OSError as error:
+            self._reader.check_given_up(error, segment.ref.path, self.position, self.offset)
+            raise
+
+    def _bytes(self, segment: SegmentReader, size: int, cached: bool) -> Buffer:
         if not cached:
             data = segment.read_on(size, self.position)
             self._mapping = segment.mapping

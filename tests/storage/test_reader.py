@@ -215,6 +215,24 @@ def test_an_index_that_lies_costs_time_and_nothing_else(harm: str) -> None:
         assert segment.indexed(segment.name.base_seq) is not None
 
 
+def test_a_row_that_claims_gigabytes_has_no_more_read_than_there_is(monkeypatch) -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    fill(writer)
+    rows = files.contents[reference(PATH, writer.names[0]).index_path].data
+    rows[layout.index_position(1, 2) + (layout.INDEX_ROW.fields or {})["batch_bytes"][1] + 3] |= 0x80
+    read, sizes = MemoryFile.pread, list[int]()
+
+    def note(file: MemoryFile, size: int, position: int) -> bytes:
+        sizes.append(size)
+        return read(file, size, position)
+
+    monkeypatch.setattr(MemoryFile, "pread", note)
+    chunk = LogReader(PATH, files, limit=lambda: writer.committed).cursor(0).next(4096)
+    assert values(chunk)[:5] == [b"0.%d" % number for number in range(5)]
+    assert max(sizes) <= OPTIONS.segment_bytes
+
+
 def test_finding_a_place_reads_no_columns(monkeypatch) -> None:
     files = MemoryFiles()
     writer = make(files)
