@@ -13,10 +13,12 @@ import select
 import struct
 import time
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from ..storage.errors import StorageError
 from ..storage.header import HEADER
 from ..storage.histogram import SAMPLE, Histogram
 from ..storage.reader import NotCached
@@ -278,9 +280,19 @@ class SocketPort:
     def read(
         self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable
     ) -> Chunk | Literal[Cold.COLD] | None:
-        """The next batches, unless that would wait for the disk: then the warmer reads them in."""
+        """The next batches, unless that would wait for the disk: then the warmer reads them in.
+
+        What it cannot read is raised only once the good batches in front of that are handed out.
+        """
         try:
             return cursor.next(max_bytes, limit_seq, cached=True)
         except NotCached:
-            self._warmer.warm(ColdRead(token, cursor.path, cursor.seq, limit_seq, max_bytes, cursor.whole))
+            job = ColdRead(token, cursor.path, cursor.seq, limit_seq, max_bytes, cursor.whole)
+        try:
+            self._warmer.warm(job)
             return COLD
+        except (OSError, StorageError):
+            cursor.read_alone(max_bytes)
+            with suppress(NotCached):
+                return cursor.next(max_bytes, limit_seq, cached=True)
+            raise

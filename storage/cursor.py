@@ -18,6 +18,7 @@ Must not know: how far may be read, and why.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -141,7 +142,7 @@ class Cursor:
         """The next batches up to `limit`; None when all of these were skipped."""
         segment = self._segment()
         last = min(limit, self._last_in_segment())
-        size = self._run_bytes(segment, last, max_bytes, cached)
+        size = self._run_bytes(segment, last, 1 if self.position < self._alone_to else max_bytes, cached)
         data = self._fetch(segment, size, cached)
         batches = self._accept(data, last, max_bytes)
         if not batches:
@@ -152,6 +153,10 @@ class Cursor:
         if chunk is None:
             self._pass_more(last, end_offset_of(batches[-1]), cached)
         return chunk
+
+    def read_alone(self, size: int) -> None:
+        """Read batch by batch, for so many bytes: of those, the disk can read only what is in front of a bad sector."""
+        self._alone_to = self.position + size
 
     def follow(self, committed: int) -> Batch | None:
         """The next batch, if it is the last one that the board word `committed` covers, and is mapped already.

@@ -49,7 +49,7 @@ def durable_seq(
     for name in sorted((each for each in listed if (snapshots.seq_of(each) or 0) > known), reverse=True):
         try:
             seq, owner = snapshots.stated(files, f"{directory}/{name}")
-        except (StorageError, FileNotFoundError):
+        except (StorageError, OSError):
             continue
         if seq == snapshots.seq_of(name) and owner in (log_id, snapshots.ANY_LOG):
             return seq

@@ -9,6 +9,7 @@ agrees. Must not know: processes, boards, commit levels.
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import TypeVar
@@ -206,6 +207,12 @@ class ReadableLog:
     def is_given_up(self, offset: int, next_offset: int) -> bool:
         """Whether the loss of these records was accepted."""
         return covers(self._given_up, offset, next_offset)
+
+    def check_given_up(self, error: OSError, path: str, position: int, offset: int) -> None:
+        """Raise AcceptedLoss if the disk cannot read the record at `offset`, and its loss was accepted."""
+        for each in self._given_up if error.errno == errno.EIO else ():
+            if each.next_offset is not None and each.offset <= offset < each.next_offset:
+                raise self.corrupt(path, position, str(error.strerror), offset, each.next_offset) from error
 
     def corrupt(self, path: str, position: int, reason: str, offset: int, following: int | None) -> Corrupt:
         """The error of a reader that met damage at `offset`; good records go on at `following`, if any do."""

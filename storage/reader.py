@@ -27,7 +27,11 @@ class LogReader(ReadableLog):
 
         Raises OutOfBounds with the valid range, Corrupt when the record is in a damaged place.
         """
-        return self.despite_removal(lambda: self._cursor_at(offset))
+        try:
+            return self.despite_removal(lambda: self._cursor_at(offset))
+        except OSError as error:
+            self.check_given_up(error, self.path, -1, offset)
+            raise
 
     def _cursor_at(self, offset: int) -> Cursor:
         limit = self.limit()

@@ -6,8 +6,8 @@ stop above it is the `Tail`, and the walk ends. The newest mark and evidence.py 
 has lost its marks, every batch that can be found was.
 
 Contract: reads only and takes no lock, so it may run beside a broker: batches appended meanwhile are above the marks
-that were read first. Every durable seq is in a `Good` or in a `Bad`, in order. Results point into a buffer that the
-next step may replace: decode them first.
+that were read first. Every durable seq is in a `Good` or in a `Bad`, in order; what the disk cannot read is as bad as
+what does not verify. Results point into a buffer that the next step may replace: decode them first.
 
 Must not know: what to do about damage.
 """
@@ -26,6 +26,7 @@ from .files import File, Files
 from .layout import DATA_START, INDEX_ROW_BYTES, SegmentName, index_position, live_segments, parse_segment_name
 from .recovery import NOTHING, LogEnd, before, end_at_mark, end_before, follows, next_good, read_batch, walk
 from .segment import Page, read_page
+from .unreadable import PatientFile
 
 
 class Good(msgspec.Struct, frozen=True):
@@ -89,7 +90,7 @@ def look(files: Files, directory: str) -> Segments:
     logs: dict[SegmentName, bytes] = {}
     for name in names:
         try:
-            file = files.open(f"{directory}/{name.segment_file}")
+            file = PatientFile(files.open(f"{directory}/{name.segment_file}"))
         except FileNotFoundError:
             continue  # retired since we listed; if it was not the oldest, its batches count as missing
         with file:
@@ -182,7 +183,7 @@ class _Scanner:
             yield Bad(self._directory, 0, "the log is gone: no segment of it is there", 1, None, 0, None)
         for index, name in enumerate(self._segments.names):
             try:
-                file = self._files.open(f"{self._directory}/{name.segment_file}")
+                file = PatientFile(self._files.open(f"{self._directory}/{name.segment_file}"))
             except FileNotFoundError:
                 continue  # retired since we looked, as the oldest ones are
             try:
@@ -193,7 +194,7 @@ class _Scanner:
                 yield tail
                 return
 
-    def _segment(self, index: int, name: SegmentName, file: File) -> Iterator[Good | Bad]:
+    def _segment(self, index: int, name: SegmentName, file: PatientFile) -> Iterator[Good | Bad]:
         """One segment; returns the Tail when the log ends in it."""
         self.name = name
         mute = yield from self._enter(name, file)
@@ -222,7 +223,7 @@ class _Scanner:
                 self.end = before(batch, resumed)
             position = resumed
 
-    def _enter(self, name: SegmentName, file: File) -> Iterator[Bad]:
+    def _enter(self, name: SegmentName, file: PatientFile) -> Iterator[Bad]:
         """Set the end to where this segment begins, judging its header by its name and its predecessor.
 
         A name without its header is always damage. Returns why when the first batch does not help either: then
@@ -255,7 +256,7 @@ class _Scanner:
             yield Bad(file.path, 0, reason, name.base_seq, name.base_seq, offset, offset)
         return ""
 
-    def _first_batch(self, name: SegmentName, file: File) -> Batch | None:
+    def _first_batch(self, name: SegmentName, file: PatientFile) -> Batch | None:
         """The first batch, if it is the one that belongs there."""
         try:
             first = read_batch(file.pread, DATA_START, self._segments.pages[name].size)
@@ -263,7 +264,7 @@ class _Scanner:
             return None
         return first if (first.seq, first.log_id) == (name.base_seq, self._log_id) else None
 
-    def _run_of_good(self, name: SegmentName, file: File, start: int, limit: int | None) -> Iterator[Good | Bad]:
+    def _run_of_good(self, name: SegmentName, file: PatientFile, start: int, limit: int | None) -> Iterator[Good | Bad]:
         """Yield what verifies and follows; returns where that stopped and why ("" for nothing but zeros)."""
         assert self.end is not None
         size = self._segments.pages[name].size
@@ -296,7 +297,7 @@ class _Scanner:
         finally:
             file.close()
 
-    def _lost_rest(self, index: int, file: File, position: int, reason: str) -> Bad:
+    def _lost_rest(self, index: int, file: PatientFile, position: int, reason: str) -> Bad:
         """The rest of a segment is lost: up to the next segment, or up to the mark when this is the last."""
         assert self.end is not None
         marked = self._segments.marked
@@ -310,9 +311,10 @@ class _Scanner:
             return bad
         return self._bad(file, position, reason, None, None)
 
-    def _bad(self, file: File, position: int, reason: str, next_seq: int | None, next_offset: int | None) -> Bad:
+    def _bad(self, file: PatientFile, position: int, reason: str, next_seq: int | None, next_offset: int | None) -> Bad:
         assert self.end is not None
         reason = reason.removeprefix(_FOREIGN) or f"batch {self.end.seq + 1} is missing"
+        reason = f"{reason}; {file.trouble}" if file.trouble else reason
         return Bad(file.path, position, reason, self.end.seq + 1, next_seq, self.end.offset, next_offset)
 
 
@@ -328,7 +330,7 @@ def _column_problem(batch: Batch) -> str:
     return ""
 
 
-def _why_not(file: File, position: int, size: int) -> str:
+def _why_not(file: PatientFile, position: int, size: int) -> str:
     """Why no batch parses at `position`; "" when there is nothing but zeros, or nothing at all."""
     if not any(file.pread(HEADER_BYTES, position)):
         return ""

@@ -32,6 +32,7 @@ from .layout import (
 )
 from .recovery import end_offset_of
 from .scan import Bad, Good, Segments, Tail, look, scan
+from .unreadable import PatientFile
 
 
 class SegmentReport(msgspec.Struct):
@@ -202,7 +203,7 @@ class _IndexCheck:
         self._rows = memoryview(b"")
         self._first = 0
         try:
-            self._file = files.open(path)
+            self._file = PatientFile(files.open(path))
         except OSError as error:
             self._problem = "missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
             return

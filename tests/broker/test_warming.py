@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 from pathlib import Path
@@ -156,3 +157,36 @@ def test_a_place_that_is_gone_is_left_to_the_loop(tmp_path: Path, caplog: pytest
     assert warmer.done() == ["t"]
     assert "nowhere" in caplog.text
     warmer.close()
+
+
+def test_what_stands_in_front_of_a_bad_sector_is_handed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    log = log_of(tmp_path, 12)
+    warmer = Warmer()
+    port = SocketPort(None, [], None, warmer)  # type: ignore[arg-type]
+    pread, pread_cached = File.pread, File.pread_cached
+
+    def is_bad(file: File, size: int, position: int) -> bool:
+        return file.path.endswith(".segment") and position <= 400_000 < position + size
+
+    def read(file: File, size: int, position: int) -> bytes:
+        if is_bad(file, size, position):
+            raise OSError(errno.EIO, "Input/output error")
+        return pread(file, size, position)
+
+    cursor, values = log.reader().cursor(0), list[bytes]()
+    monkeypatch.setattr(File, "pread", read)
+    monkeypatch.setattr(File, "pread_cached", lambda *at: None if is_bad(*at) else pread_cached(*at))
+
+    def read_all() -> None:
+        while (chunk := port.read(cursor, 256 << 10, log.committed, "token")) is not None:
+            if chunk is COLD:
+                assert select.select([warmer.fd], [], [], 10.0)[0]
+                assert warmer.done() == ["token"]
+            else:
+                values.extend(value for batch in chunk.batches for value in batch.values())
+
+    with pytest.raises(OSError, match="Input/output"):
+        read_all()
+    assert [int(value.rstrip(b"\0")) for value in values] == list(range(6))
+    warmer.close()
+    log.close()

@@ -1,0 +1,62 @@
+"""Reads a file around what the disk cannot read any more.
+
+Idea: a read that fails with EIO is repeated page by page, and a page that cannot be read comes as bytes that are no
+batch, no header and not zeros. So a bad sector is damage like any other: it has a place, good batches around it are
+found, and what is accepted or mended for rotten bytes works for it, too.
+
+Contract: every other error is raised. Only for those who look for damage, and for copies of it: the end of a log is
+found by bytes that were read. Must not know: what a segment or a batch is.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from .files import File
+
+PAGE_BYTES = 4096
+_NOTHING = b"\xff"
+
+
+def read_around(file: File, size: int, position: int) -> tuple[bytes, int]:
+    """As `file.pread`, and the position of the first page that could not be read; -1 for none."""
+    try:
+        return file.pread(size, position), -1
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    found, end, bad = bytearray(), min(position + size, file.size()), -1
+    while position < end:
+        count = min(PAGE_BYTES - position % PAGE_BYTES, end - position)
+        try:
+            found += file.pread(count, position)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            found += _NOTHING * count
+            bad = position - position % PAGE_BYTES if bad < 0 else bad
+        position += count
+    return bytes(found), bad
+
+
+class PatientFile(File):
+    """A file open for reading, which it closes. `trouble` says what could not be read of it so far, "" for nothing."""
+
+    __slots__ = ("_file", "trouble")
+
+    def __init__(self, file: File) -> None:
+        super().__init__(file.path, -1)
+        self._file = file
+        self.trouble = ""
+
+    def pread(self, size: int, position: int) -> bytes:
+        found, bad = read_around(self._file, size, position)
+        if bad >= 0 and not self.trouble:
+            self.trouble = f"the disk cannot read it at {bad}"
+        return found
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,132 @@
+"""A bad sector: the disk gives an error in place of bytes. It is damage with a place, and costs what lies on it."""
+
+from __future__ import annotations
+
+import errno
+import threading
+
+import pytest
+from penstock.storage import mending
+from penstock.storage.accepted import log
+from penstock.storage.mending import RottenRange, look_for_rot
+from penstock.storage.playback import Playback, values_from
+from penstock.storage.reader import LogReader
+from penstock.storage.repair import repair
+from penstock.storage.scan import Bad, Good, scan
+from penstock.storage.scrubbing import Rot, scrub
+from penstock.storage.snapshots import file_name
+from penstock.storage.unreadable import PAGE_BYTES, PatientFile
+from penstock.storage.verify import verify
+from support.bad_sectors import BadSectors
+from support.logs import Built, add_snapshots, build
+
+SHAPE = ((2, 2, 2), (3, 3), (1,))
+SEGMENT_PAGES = 7
+"""Of the first segment: a first page, and three batches of two pages each, which share a page with their neighbours."""
+
+
+def built(directory: str = "/log") -> tuple[BadSectors, Built]:
+    files = BadSectors()
+    made = build(files, directory, shape=SHAPE, value_bytes=3500)
+    assert made.ends[3].position > (SEGMENT_PAGES - 1) * PAGE_BYTES
+    return files, made
+
+
+def on_page(made: Built, page: int) -> list[int]:
+    """The batches of the first segment with bytes on a page."""
+    return [
+        seq
+        for seq, (name, start) in made.places.items()
+        if name == made.names[0]
+        and start < (page + 1) * PAGE_BYTES
+        and start + len(made.batches[seq]) > page * PAGE_BYTES
+    ]
+
+
+def lose(made: Built, page: int) -> list[int]:
+    """Have a page of the first segment be unreadable. Returns the batches on it."""
+    assert isinstance(made.files, BadSectors)
+    made.files.bad = {(made.segment_path(0), page)}
+    return on_page(made, page)
+
+
+@pytest.mark.parametrize("page", range(1, SEGMENT_PAGES))
+def test_a_page_that_cannot_be_read_is_damage_and_all_else_is_found(page: int):
+    files, made = built()
+    lost = lose(made, page)
+    found = list(scan(files, made.directory))
+    assert {each.batch.seq for each in found if isinstance(each, Good)} == set(range(1, 7)) - set(lost)
+    assert [seq for bad in found if isinstance(bad, Bad) for seq in range(bad.first_seq, bad.next_seq or 0)] == lost
+    report = verify(files, made.directory)
+    assert not report.ok
+    assert all(f"the disk cannot read it at {page * PAGE_BYTES}" in bad.reason for bad in report.damage)
+
+
+def test_a_first_page_that_cannot_be_read_is_damage_and_no_batch_is_lost():
+    files, made = built()
+    lose(made, 0)
+    report = verify(files, made.directory)
+    assert (report.ok, report.batches, len(report.damage)) == (False, 6, 1)
+
+
+def test_an_index_that_cannot_be_read_is_one_to_be_rebuilt():
+    files, made = built()
+    files.bad = {(made.index_path(0), 0)}
+    report = verify(files, made.directory)
+    assert (report.ok, report.segments[0].index) == (True, "its header does not verify")
+
+
+def test_a_snapshot_that_cannot_be_read_says_nothing_of_how_far_the_log_was_durable():
+    files = BadSectors()
+    made = build(files, shape=SHAPE, unmarked=1)
+    add_snapshots(made, 6)
+    files.bad = {(f"{made.directory}/{file_name(6)}", 0)}
+    report = verify(files, made.directory)
+    assert (report.ok, report.durable_seq, bool(report.snapshots[0].problem)) == (True, 5, True)
+
+
+def test_scrubbing_tells_of_it():
+    files, made = built("/data/metadata")
+    files.mkdir("/data/order")
+    lose(made, 3)
+    (rot,) = (each for each in scrub(files, "/data") if isinstance(each, Rot))
+    assert rot.bad.file == made.segment_path(0)
+
+
+@pytest.mark.parametrize("page", range(1, SEGMENT_PAGES - 1))
+def test_it_is_mended_from_another_copy(page: int):
+    """But for the page on which the batches end: writing to a part of it would read the rest."""
+    files, made = built()
+    lost = lose(made, page)
+    (rot,) = (each for each in look_for_rot(files, made.directory) if isinstance(each, RottenRange))
+    assert (rot.before.seq + 1, rot.last) == (lost[0], lost[-1])
+    mending.mend(files, rot, [made.batches[seq] for seq in lost])
+    assert verify(files, made.directory).clean
+    assert files.bad == set()
+
+
+@pytest.mark.parametrize("page", range(1, SEGMENT_PAGES))
+def test_readers_get_all_in_front_of_it_and_behind_it_once_the_loss_is_accepted(page: int, caplog):
+    files, made = built()
+    lost = lose(made, page)
+    bounds = made.ends[lost[0] - 1].offset, made.ends[lost[-1]].offset
+    kept = [value for offset, value in made.values.items() if not bounds[0] <= offset < bounds[1]]
+    records = Playback(LogReader(made.directory, files), threading.RLock()).items(values_from)
+    assert [next(records) for _ in range(bounds[0])] == kept[: bounds[0]]
+    with pytest.raises(OSError, match=made.segment_path(0)) as error:
+        next(records)
+    assert error.value.errno == errno.EIO
+    assert repair(files, made.directory, now_us=1, accept_loss=True).after.ok
+    with caplog.at_level("WARNING", log.name):
+        assert list(Playback(LogReader(made.directory, files), threading.RLock()).items(values_from)) == kept
+    assert f"records {bounds[0]} to" in caplog.text
+
+
+def test_other_errors_are_raised():
+    class Stale(PatientFile):
+        def pread(self, size: int, position: int) -> bytes:
+            raise OSError(errno.ESTALE, "stale")
+
+    files, made = built()
+    with pytest.raises(OSError, match="stale"):
+        PatientFile(Stale(files.open(made.segment_path(0)))).pread(10, 0)
