@@ -13,7 +13,6 @@ batches mean, nor how a broker is asked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from msgspec import Struct
 from xxhash import xxh3_64, xxh3_64_intdigest
@@ -29,6 +28,7 @@ from .backup_point import (
     SegmentCopy,
     check_owner,
     claim_directory,
+    next_point,
     point_names,
     point_path,
     read_point,
@@ -39,6 +39,7 @@ from .errors import Corrupt, ForeignDirectory, InvalidBatch, StorageError
 from .files import File, Files, Progress
 from .layout import DATA_START, live_segments, mark_from_row, word
 from .segment_reader import SegmentReader
+from .unreadable import read_around
 
 CHUNK_BYTES = 4 << 20
 TRIES = 10
@@ -201,8 +202,8 @@ class Backup:
             with file:
                 private.append(copier.private(name, file))
         self._files.sync_dir(self._target)
-        point = Point(FORMAT, now_us, self.identity, logs, left_out, private)
-        name = f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y%m%dT%H%M%S.%fZ}"
+        name, made_us = next_point(self._files, self._target, now_us)
+        point = Point(FORMAT, made_us, self.identity, logs, left_out, private)
         write_point(self._files, self._target, name, point)
         prune(self._files, self._target, keep)
         return Made(name, point, copier.copied)
@@ -255,11 +256,12 @@ class _Copier:
             fresh = f"{reader.name}-{self._files.new_id().hex()[:12]}"
             self._files.create(f"{directory}/{fresh}").close()
             known = SegmentCopy(str(reader.name), fresh, [], 0, 0, "")
-        pieces = list(known.pieces)
+        pieces, at = list(known.pieces), cut.at
         if cut.end > known.end:
-            checksum = self._copy(reader.file, f"{directory}/{known.file}", known.end, cut.end)
+            checksum, is_whole = self._copy(reader.file, f"{directory}/{known.file}", known.end, cut.end)
             pieces.append(CopiedPiece(cut.end, checksum))
-        return SegmentCopy(known.name, known.file, pieces, cut.at, cut.tie, cut.mark.hex())
+            at = at if is_whole else -1
+        return SegmentCopy(known.name, known.file, pieces, at, cut.tie, cut.mark.hex())
 
     def _goes_on(self, directory: str, known: SegmentCopy, reader: SegmentReader, cut: _Cut) -> bool:
         """Whether the segment begins with what was copied of it."""
@@ -270,23 +272,21 @@ class _Copier:
             whole = file.size() >= known.end
         return whole and _tie(reader.file, known.at) == known.tie
 
-    def _copy(self, source: File, path: str, start: int, end: int) -> int:
-        """Copy bytes to the same position, durably; returns their checksum."""
-        state = xxh3_64()
+    def _copy(self, source: File, path: str, start: int, end: int) -> tuple[int, bool]:
+        """Copy bytes to the same position, durably; returns their checksum, and whether all of them could be read."""
+        state, is_whole = xxh3_64(), True
         with self._files.open(path, write=True) as target:
             for position in range(start, end, CHUNK_BYTES):
-                data = source.pread(min(CHUNK_BYTES, end - position), position)
+                data, bad = read_around(source, min(CHUNK_BYTES, end - position), position)
+                is_whole = is_whole and bad < 0
                 if position == 0:
-                    data = (
-                        data[: layout.MARK_POSITIONS[0]]
-                        + bytes(DATA_START - layout.MARK_POSITIONS[0])
-                        + data[DATA_START:]
-                    )
+                    blank = bytes(max(min(len(data), DATA_START) - layout.MARK_POSITIONS[0], 0))
+                    data = data[: layout.MARK_POSITIONS[0]] + blank + data[DATA_START:]
                 target.pwritev([data], position)
                 state.update(data)
                 self.copied += len(data)
             target.sync()
-        return state.intdigest()
+        return state.intdigest(), is_whole
 
     def private(self, name: str, file: File) -> FileCopy:
         """Copy a file that stands beside the data, for this user alone."""
@@ -297,7 +297,7 @@ class _Copier:
         return stored
 
     def _other(self, directory: str, name: str, file: File) -> tuple[FileCopy, bytes]:
-        data = file.pread(file.size(), 0)
+        data, _ = read_around(file, file.size(), 0)
         checksum = xxh3_64_intdigest(data)
         stored = FileCopy(name, f"{name}-{checksum:016x}", len(data), checksum)
         path = f"{directory}/{stored.file}"

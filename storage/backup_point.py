@@ -18,19 +18,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 
 import msgspec
 from msgspec import Struct
 from xxhash import xxh3_64_hexdigest
 
 from . import layout
+from .arguments import microseconds
 from .data_directory import Identity, check_format
 from .errors import BadChecksum, Corrupt, ForeignDirectory, InvalidArgument
 from .files import Files
+from .record import moment
 
 FORMAT = 1
 IDENTITY = "backup.json"
 PRIVATE = "private"
+_TIME = "%Y%m%dT%H%M%S.%fZ"
 _POINT = re.compile(r"point-([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)\.json")
 
 
@@ -44,7 +48,8 @@ class CopiedPiece(Struct, array_like=True, frozen=True):
 class SegmentCopy(Struct, frozen=True):
     """The copy of a segment, up to the last piece's end.
 
-    `at`: the position of the last batch, or 0 for none; -1 where that is damaged. `tie`: the first 8 bytes there, the
+    `at`: the position of the last batch, or 0 for none; -1 where that is damaged, or something could not be read: no
+    later point goes on from such a copy. `tie`: the first 8 bytes there, the
     checksum that chains everything before it. `mark`: the mark to restore, in hex.
     """
 
@@ -110,6 +115,14 @@ def point_names(files: Files, directory: str) -> list[str]:
     """The points of a backup directory, as their times in UTC, oldest first."""
     found = (_POINT.fullmatch(name) for name in files.listdir(directory))
     return sorted(match[1] for match in found if match is not None)
+
+
+def next_point(files: Files, directory: str, now_us: int) -> tuple[str, int]:
+    """Name and time of a point that is made now: never before those that are there, as older ones go first."""
+    for newest in point_names(files, directory)[-1:]:
+        made = datetime.strptime(f"{newest}+0000", f"{_TIME}%z")
+        now_us = max(now_us, microseconds(made) + 1)
+    return f"{moment(now_us):{_TIME}}", now_us
 
 
 def point_path(directory: str, name: str) -> str:

@@ -6,7 +6,7 @@ Contract: records own their bytes; nothing points into a segment or a frame. Pur
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from typing import TYPE_CHECKING, Generic
 
@@ -27,6 +27,14 @@ else:
 """What values are to an application: bytes or None, unless its consumer deserializes them."""
 
 _KEPT = int(Kind.KEPT)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(time_us: int) -> datetime:
+    """A time in microseconds UTC as an aware datetime, to the microsecond: of a float that is not so in all years."""
+    return _EPOCH + timedelta(microseconds=time_us)
 
 
 class _NoHeaders(FixedHeaders):
@@ -67,7 +75,7 @@ class Record(msgspec.Struct, Generic[V], frozen=True, gc=False):
     @property
     def time(self) -> datetime:
         """`timestamp` as an aware datetime."""
-        return datetime.fromtimestamp(self.timestamp / 1e6, UTC)
+        return moment(self.timestamp)
 
 
 def records(batch: Batch, *, start: int = 0, partition: int = 0, topic: str = "") -> list[Record]:

@@ -9,13 +9,13 @@ Contract: values never change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Generic
 
 import msgspec
 
 from ...storage.header_list import HeaderPair, pairs_of
-from ...storage.record import V
+from ...storage.record import V, moment
 from ..queues.task_ids import task_id
 from .leases import Held
 
@@ -54,7 +54,7 @@ class TaskRecord(msgspec.Struct, Generic[V], frozen=True, eq=False, gc=False):
     @property
     def time(self) -> datetime:
         """`timestamp` as an aware datetime."""
-        return datetime.fromtimestamp(self.timestamp / 1e6, UTC)
+        return moment(self.timestamp)
 
     @property
     def cancelled(self) -> bool:

@@ -20,6 +20,7 @@ from penstock.storage.promises import Promises
 from penstock.storage.reader import LogReader
 from penstock.storage.restore import TERM_LEAP, check, restore
 from penstock.storage.verify import verify
+from support.bad_sectors import BadSectors
 from support.files import Disk, RecordingFiles
 
 TOPIC = bytes(range(16))
@@ -432,3 +433,40 @@ def test_a_point_that_names_a_place_elsewhere_is_refused(field: str, elsewhere: 
     backup_point.write_point(files, "/backups", "20260101T000000.000000Z", replace(good, logs=[log]))
     with pytest.raises(Corrupt, match="elsewhere"):
         backup_point.read_point(files, "/backups", "20260101T000000.000000Z")
+
+
+def test_a_backup_made_after_the_clock_was_set_back_is_the_newest(node: Node) -> None:
+    before = [back_up(node, keep=2).name for _ in range(2)]
+    node.append("0", 5)
+    node.now = NOW - 10**12
+    made = back_up(node, keep=2)
+    assert backup_point.point_names(node.files, "/backups") == [before[1], made.name]
+    assert restored(node.files, made.name).values() == node.values()
+
+
+@pytest.mark.parametrize("size", [0, 100, 1024, 1500, layout.DATA_START, layout.DATA_START + 100])
+def test_a_segment_that_was_cut_short_is_backed_up_as_far_as_it_goes(node: Node, size: int) -> None:
+    whole, name = node.values(), node.logs["0"].names[1]
+    del node.files.contents[f"/data/{PATHS['0']}/{name.segment_file}"].data[size:]
+    made = back_up(node)
+    restore(node.files, "/backups", backup_point.read_point(node.files, "/backups", made.name), "/again")
+    assert values_of(node.files, f"/again/{PATHS['1']}") == whole["1"]
+    report = verify(node.files, f"/again/{PATHS['0']}")
+    assert [bad.first_seq for bad in report.damage][-1:] == [name.base_seq]
+    assert report.batches < len(whole["0"])
+
+
+def test_a_page_that_the_disk_cannot_read_is_damage_in_the_backup() -> None:
+    files = BadSectors()
+    node = Node(files).open()
+    node.append("0", *[20_000] * 8)
+    node.append("1", 10)
+    whole, name = node.values(), node.logs["0"].names[1]
+    files.bad = {(f"/data/{PATHS['0']}/{name.segment_file}", 2)}
+    again = restored(files, back_up(node).name)
+    assert values_of(files, f"{again.data}/{PATHS['1']}") == whole["1"]
+    report = verify(files, f"{again.data}/{PATHS['0']}")
+    assert [(bad.first_seq, bad.next_seq) for bad in report.damage] == [(name.base_seq, name.base_seq + 1)]
+    files.bad = set()
+    restore(files, "/backups", backup_point.read_point(files, "/backups", back_up(node).name), "/healed")
+    assert values_of(files, f"/healed/{PATHS['0']}") == whole["0"]
