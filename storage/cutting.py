@@ -39,10 +39,13 @@ def cut(tail: LogTail) -> None:
     tail.sync_segments(mark=False)
     end, generation = tail.end(), tail.next_generation
     size, spare = tail.room.size(_FIRST_BYTES), tail.room.take_spare()
-    made = begin_generation(tail.files, tail.path, tail.log_id, end, generation, size=size, spare=spare)
-    tail.names = [*(name for name in tail.names if name.base_seq <= end.seq), made.ref.name]
-    tail.generation, tail.next_generation = generation, generation + 1
-    remove_void(tail.files, tail.path)
+    try:
+        made = begin_generation(tail.files, tail.path, tail.log_id, end, generation, size=size, spare=spare)
+        tail.names = [*(name for name in tail.names if name.base_seq <= end.seq), made.ref.name]
+        tail.generation, tail.next_generation = generation, generation + 1
+        remove_void(tail.files, tail.path)
+    except OSError as error:
+        raise tail.poisoned_by(error) from error
     tail.close_segments()
     tail.opened.append(made)
     tail.must_cut = False

@@ -10,7 +10,7 @@ terms are used for.
 
 from __future__ import annotations
 
-from .errors import Corrupt, Poisoned
+from .errors import Corrupt, Poisoned, StorageFull
 from .files import File, Files
 from .layout import NO_NODE, PROMISE_BYTES, Promise, decode_promise, encode_promise
 
@@ -54,7 +54,13 @@ class Promises:
 
     def _rewrite(self) -> None:
         entries = b"".join(map(encode_promise, self._latest.values()))
-        self._files.rewrite(self.path, entries)
+        try:
+            self._files.rewrite(self.path, entries)
+        except StorageFull:
+            with self._files.open(self.path) as found:
+                if found.identity() == self._file.identity():
+                    return  # as long as it was, until the disk has room
+            raise
         self._file.close()
         self._file, self._end = self._files.open(self.path, write=True), len(entries)
 
@@ -76,8 +82,8 @@ class Promises:
         if self._failed:
             raise Poisoned(f"{self.path} could not be synced ({self._failed}); open the node again")
         promise = Promise(log_id, term, vote)
-        self._file.pwritev([encode_promise(promise)], self._end)
         try:
+            self._file.pwritev([encode_promise(promise)], self._end)
             self._file.sync()
         except OSError as error:
             self._failed = str(error)

@@ -20,9 +20,14 @@ NUMBER_MAX = (1 << 63) - 2
 class RangeLocks:
     """The locks of one opening of `path`, which is made when it is missing."""
 
+    _descriptor = -1
+
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         forks.tell(self)
+
+    def __del__(self) -> None:
+        self._drop()
 
     def _forked(self) -> None:
         """A lock lasts as long as any copy of the descriptor."""

@@ -179,7 +179,7 @@ class LogTail:
         if mark and pending.segments:
             active = pending.segments[-1]
             # Copy-on-write file systems need room even for it. The batches are durable; the next sync leaves one.
-            with suppress(StorageFull):
+            with suppress(OSError, StorageFull):
                 segments.write_mark(active.file, pending.end.mark(self.log_id, active.ref.generation))
 
     def settle(self, generation: int, seq: int) -> None:

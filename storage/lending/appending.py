@@ -237,8 +237,8 @@ class DirectAppender:
         batch = parse(self._segment.pread(min(HEADER_BYTES_MAX, available), row.position), available=available)
         if (batch.seq, batch.log_id, batch.header_checksum) != (seq, self._grant.log_id, row.header_checksum):
             raise Corrupt(f"the index row of batch {seq} does not agree with it", path=self._index.path)
-        end, time_us, term = end_offset_of(batch), batch.append_time_us, batch.term
-        self._end = LogEnd(seq, row.end_position, end, batch.header_checksum, time_us, term)
+        position, offset = row.position + batch.batch_bytes, end_offset_of(batch)
+        self._end = LogEnd(seq, position, offset, batch.header_checksum, batch.append_time_us, batch.term)
 
 
 def _is_of_files(error: BaseException) -> bool:

@@ -137,6 +137,38 @@ def assert_stays_poisoned(world: World, writer: LogWriter, durable: int) -> None
     assert reopened.sync() == durable + 1
 
 
+@pytest.mark.parametrize("kind", ["create", "allocate", "write", "sync", "sync_dir"])
+def test_a_generation_that_the_disk_refuses_poisons_and_the_next_opening_begins_it(kind: str) -> None:
+    for nth in range(1, CALLS_MAX):
+        world = World()
+        world.run("append")
+        world.run("sync")
+        world.writer = None
+        writer = world.open()
+        world.files.fail(kind, nth, errno.EIO)
+        try:
+            world.run("append")
+        except Poisoned:
+            world.files.heal()
+            with pytest.raises(Poisoned):
+                writer.append([encode([b"again"])], 9)
+            world.writer = None
+            assert world.open().written == 1
+            world.run("append")
+            assert world.open().sync() == 2
+        else:
+            assert nth > 1
+            return
+
+
+def test_a_mark_that_the_disk_refuses_takes_back_no_sync() -> None:
+    world = World()
+    world.run("append")
+    world.files.fail("write", 1, errno.EIO)
+    world.run("sync")
+    assert (world.durable, world.open().durable) == (1, 1)
+
+
 def test_a_poisoned_log_that_loses_power_keeps_what_was_durable() -> None:
     """The mark that says so was carried by the very sync that failed; the poison says it as well."""
     world = World()

@@ -82,6 +82,31 @@ def test_a_journal_that_cannot_be_synced_promises_nothing_more() -> None:
     assert promises.term(LOG) == 0
 
 
+@pytest.mark.parametrize("kind", ["create", "write"])
+def test_a_full_disk_leaves_many_superseded_entries_as_they_are(kind: str) -> None:
+    files = RecordingFiles()
+    promises = Promises(PATH, files)
+    for term in range(1, 4200):
+        promises.promise(LOG, term)
+    files.fail(kind, 1)
+    again = Promises(PATH, files)
+    assert files.open(PATH).size() == 4199 * PROMISE_BYTES
+    again.promise(LOG, 4200)
+    assert Promises(PATH, files).term(LOG) == 4200
+    assert files.open(PATH).size() == PROMISE_BYTES
+
+
+def test_a_journal_written_anew_whose_name_may_be_lost_promises_nothing() -> None:
+    files = RecordingFiles()
+    promises = Promises(PATH, files)
+    for term in range(1, 4200):
+        promises.promise(LOG, term)
+    files.fail("sync_dir", 1, errno.EMFILE)
+    with pytest.raises(StorageFull):
+        Promises(PATH, files)
+    assert Promises(PATH, files).term(LOG) == 4199
+
+
 def test_a_full_disk_refuses_a_promise_and_the_next_one_is_fine() -> None:
     files = RecordingFiles()
     promises = Promises(PATH, files)

@@ -35,3 +35,11 @@ def test_locks_are_held_by_one_opening_and_counted_by_others(tmp_path):
     one.close()
     assert other.others() == 0
     other.close()
+
+
+def test_locks_end_with_an_opening_that_is_dropped(tmp_path):
+    path = f"{tmp_path}/l"
+    before = len(os.listdir("/proc/self/fd"))
+    assert RangeLocks(path).take(3)
+    assert RangeLocks(path).take(3)
+    assert len(os.listdir("/proc/self/fd")) == before

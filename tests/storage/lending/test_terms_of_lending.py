@@ -13,7 +13,7 @@ from penstock.storage.board import Board
 from penstock.storage.board_row import PAUSED, ROW_WORD, Row
 from penstock.storage.errors import Corrupt, InvalidBatch, StorageFull
 from penstock.storage.header import EVENT_TIMES
-from penstock.storage.layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, index_position, word
+from penstock.storage.layout import INDEX_ROW, INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, index_position, word
 from penstock.storage.lending import appending as lent_appending
 from penstock.storage.lending.grant import GOOD_S, byte_of
 from support.lending import LATER, PRODUCER, TIME, Bytes, LentLog
@@ -98,6 +98,17 @@ def test_what_the_producer_may_not_write_is_cut_away(batch: bytes, byte: bool) -
     lent.append(b"next")
     assert lent.values() == [b"first", b"next"]
     assert lent.log.generation == 2
+    assert lent.files.overwritten == []
+
+
+def test_a_damaged_length_in_an_index_row_moves_no_batch() -> None:
+    lent = LentLog()
+    lent.borrow()
+    row = index_position(1, lent.log.written) + (INDEX_ROW.fields or {})["batch_bytes"][1]
+    lent.files.contents[lent.log.opened[-1].ref.index_path].data[row] ^= 64
+    assert lent.send(b"one") is not None
+    lent.recall()
+    assert lent.values() == [b"first", b"broker's", b"one"]
     assert lent.files.overwritten == []
 
 
