@@ -297,7 +297,7 @@ class Channel:
         for number in self._items.known - self._needed():
             self._items.remove(number, lambda number=number: number not in self._needed())
         for number in sorted(self._done.known):
-            self._done.remove(number, lambda number=number: not self._names_any(number))
+            self._done.remove(number, lambda number=number: self._is_over(number))
         self._look()
 
     def _needed(self) -> set[int]:
@@ -305,10 +305,13 @@ class Channel:
         self._look()
         return {place >> OFFSET_BITS for place in self._left}
 
-    def _names_any(self, number: int) -> bool:
-        """Whether a log says of items that they are done whose logs are there."""
+    def _is_over(self, number: int) -> bool:
+        """Whether the logs of all items that a log says are done are gone, and stay so if the power goes now."""
         self._look()
-        return not self._about.get(number, set()).isdisjoint(self._items.known)
+        if not self._about.get(number, set()).isdisjoint(self._items.known):
+            return False
+        self._files.sync_dir(self._items.path)  # another process may have removed one a moment ago
+        return True
 
     # -- the end ------------------------------------------------------------------------------------------
 
