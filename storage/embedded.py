@@ -237,7 +237,9 @@ class Log:
         keys: Sequence[bytes | None] | None = None,
         headers: Headers = None,
     ) -> int:
-        """Append one record, or a list of them as one batch, and wait as `commit` says. Returns the first offset.
+        """Append one record, or a list of them, and wait as `commit` says. Returns the first offset.
+
+        A list of up to 4 MB is one batch.
 
         Args:
             value: bytes of one record, or a list of them. None, also in a list, for a null.
@@ -396,7 +398,7 @@ class Log:
                 playback.seek(offset)
                 ahead, self._coming = [], playback.lists(records_of)
             while len(ahead) < max_records and (more := next(self._coming, None)) is not None:
-                ahead = ahead + more if ahead else more
+                ahead += more
             self._ahead = ahead[max_records:]
         if not ahead:
             raise EndOfLog(f"{self.path} ends at offset {offset}; nothing is committed there yet")

@@ -175,6 +175,8 @@ class Spool:
     ) -> int:
         """Accept many records together, and return when all are durable on this disk: all of them, or none.
 
+        Of more than 4 MB, a program that is killed meanwhile may leave the first ones.
+
         Args:
             topic, partition: as in `send`, of all of them.
             values: bytes of each, None for a null.
