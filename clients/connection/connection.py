@@ -42,7 +42,7 @@ from ...transport.messages import (
     Welcome,
 )  # fmt: skip
 from ..errors import TimedOut
-from .overload import sat_out
+from .asking_again import sat_out
 from .question import Question, expect
 from .request_ids import current_ids
 from .seeking import NOT_LEADING, Seeking

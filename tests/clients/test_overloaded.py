@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from penstock.errors import Overloaded, TimedOut
+from penstock.errors import Overloaded, TimedOut, TopicExists, UnknownSchedule
 from penstock.transport.messages import Failure, Produced, Topics, Welcome
 
 AFTER_MS = 60
@@ -32,6 +32,17 @@ def test_a_verb_that_cannot_wait_for_so_long_says_for_how_long(penstock_broker, 
         with pytest.raises(Overloaded, match="over its quota") as raised:
             client.topics()
         assert (raised.value.retry_after, raised.value.retry) == (99.0, True)
+
+
+def test_what_was_refused_with_a_time_counts_as_never_sent(penstock_broker, losing):
+    """After a lost connection, "it is there" and "it is missing" are the answers of a request that was done before."""
+    with penstock_broker.connect() as client:
+        client.create_topic("t", partitions=2)
+        losing(Failure, 1, 3, instead=overloaded(1))
+        with pytest.raises(TopicExists):
+            client.create_topic("t")
+        with pytest.raises(UnknownSchedule):
+            client.delete_schedule("t", "missing")
 
 
 def test_a_producer_sends_again_after_the_time(penstock_broker, losing):

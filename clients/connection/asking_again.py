@@ -1,6 +1,6 @@
-"""What a client does when the broker says when to ask again: nothing until then.
+"""Asking again: a client waits for as long as the broker says.
 
-Contract: what was refused so was not done, so it may be asked again.
+Contract: the broker did nothing when it refused a request this way, so that request does not count as sent.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class AskedAgain(Protocol):
     """What is asked of a question."""
 
     answer: Answer | None
+    times_sent: int
 
 
 class ClockedWait(Protocol):
@@ -49,5 +50,6 @@ def sat_out(connection: ClockedWait, question: AskedAgain, deadline: float) -> S
         connection.check(deadline, "waiting to ask again")
         yield Pause(until)
     question.answer = None
+    question.times_sent -= 1
     connection.post(question)
     return True
