@@ -27,8 +27,11 @@ class Opened:
         self._open: dict[Any, None] = {}
 
     def add(self, opened: T) -> T:
-        """Add an object, and remove those closed meanwhile."""
-        self._open = {other: None for other in self._open if not other.closed} | {opened: None}
+        """Add an object, and remove those closed meanwhile. Threads may add at once."""
+        self._open[opened] = None  # in place: what another thread adds stays, too
+        for other in list(self._open):
+            if other.closed:
+                self._open.pop(other, None)
         return opened
 
     def clear(self) -> None:
