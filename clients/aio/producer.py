@@ -90,10 +90,11 @@ class AsyncProducer(AsyncSending[Sent]):
         Raises: RecordTooLarge, UnknownTopic, Poisoned, Fenced ...; TimedOut says on what it waited, and the
         record may still be appended then.
         """
+        given: Any = value if self._dump is None else self._dump(value)
         core = self._sending
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         patience = None if timeout is None else seconds(timeout, "timeout")
-        return await self._driver.run(self._send(value, key, headers, timestamp, partition, task, timeout=patience))
+        return await self._driver.run(self._send(given, key, headers, timestamp, partition, task, timeout=patience))
 
     async def send_many(
         self,

@@ -23,11 +23,10 @@ class TransactionSwitch(Generic[Sent]):
         self._sending = core  # or the core of the transaction that stages what is sent now
 
     def _send(self, value: Any, *record: Any, timeout: float | None) -> Steps[int]:
-        """Send one record through the current core when there is room, and wait until it is committed.
+        """Send one record, serialized, through the current core when there is room, and wait until it is committed.
 
         Returns its offset, or that of the task it repeats.
         """
-        value = value if self._dump is None else self._dump(value)
         connection = self._core.connection
         deadline = connection.clock() + (connection.timeout if timeout is None else timeout)
         while (core := self._sending).jammed is not None:

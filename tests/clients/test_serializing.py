@@ -16,6 +16,8 @@ from penstock.clients.consuming.options import ConsumerSettings
 from penstock.clients.errors import CannotDeserialize, CannotSerialize
 from support.reading import fetched, until
 
+PATIENCE_S = 60.0
+
 VALUES: list[Any] = [{"flight": "UA 1545", "late": 12}, [1, 2.5, None, True], "text", 7, None]
 SERIALIZERS = [
     "json",
@@ -52,6 +54,26 @@ def spoiled(client, topic):
     with client.producer(topic) as producer:
         producer.send_many([b"%d" % each if each not in (3, 4, 9) else b"x" for each in range(10)])
     return topic
+
+
+def test_other_threads_go_on_while_a_value_is_serialized(penstock_broker, topic):
+    """The function may be slow, or ask the client itself: it never has the client's lock."""
+    asked: list[str] = []
+
+    def dumps(value: bytes) -> bytes:
+        other = threading.Thread(target=lambda: asked.append(client.topic(topic).name), daemon=True)
+        other.start()
+        other.join(PATIENCE_S)
+        assert not other.is_alive(), "it waits for the function"
+        return value
+
+    with connect(penstock_broker.url) as client:
+        client.create_topic(topic)
+        with client.producer(topic, value=(dumps, bytes)) as producer:
+            assert producer.send(b"x") == 0
+            assert producer.send_nowait(b"y").result() == 1
+            assert producer.send_many([b"z"]) == 1
+    assert asked == [topic] * 3
 
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)
