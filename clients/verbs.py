@@ -217,15 +217,12 @@ class Verbs:
         )
 
     def delete_group(self, topic: str, name: str) -> Steps[None]:
-        """Delete a group without members."""
+        """Delete a group without members. If the connection was lost meanwhile, a missing group counts as deleted."""
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
-        yield from self.connection.ask(
-            lambda request: DeleteGroup(request, found.topic, name),
-            Done,
-            deadline=deadline,
-            what=f"deleting group {name} of topic {topic}",
-        )
+        question = Question(self.connection, lambda request: DeleteGroup(request, found.topic, name))
+        what = f"deleting group {name} of topic {topic}"
+        yield from self.connection.gone(question, UnknownGroup, deadline=deadline, what=what)
 
     # -- the broker ---------------------------------------------------------------------------------------
 

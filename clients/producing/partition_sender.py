@@ -272,9 +272,7 @@ class PartitionSender:
 
     def _failed(self, session: ProducerSession, failure: Failure) -> None:
         if failure.retry:
-            self.trouble = failure
-            self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
-            self._retry_at = self._connection.clock() + max(self._backoff_s, failure.after_ms / 1000)
+            self._put_off(failure)
         session.failed(failure)
         if session.broken is failure:
             if failure.code == "fenced":
@@ -284,6 +282,12 @@ class PartitionSender:
         self._tell_settled(session)
         if session.unsent:
             self._try_later()
+
+    def _put_off(self, failure: Failure) -> None:
+        """Have the next try wait: longer each time, and as long as the broker says."""
+        self.trouble = failure
+        self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
+        self._retry_at = self._connection.clock() + max(self._backoff_s, failure.after_ms / 1000)
 
     # -- refused with others ----------------------------------------------------------------------------
 
@@ -370,10 +374,12 @@ class PartitionSender:
         if session is not None:
             self._tell_settled(session)
             self._push(session)
+        elif now >= self._retry_at:
+            self._retry_at, self._soon = 0.0, True  # the name is claimed again for what is gathered
         if self._soon:
             self.ship()
             self._soon = False
-        if session is None or not session.unsent:
+        if not (self._retry_at if session is None else session.unsent):
             self._connection.parts.pop(self, None)
 
     def due(self) -> float:
@@ -419,7 +425,10 @@ class PartitionSender:
     def open(self) -> None:
         """Claim the producer's name on this partition."""
         if self._opening is None:
-            core = self._core
+            if self._connection.clock() < self._retry_at:
+                self._try_later()
+                return
+            self._retry_at, core = 0.0, self._core
             self._opening = Question(
                 self._connection,
                 lambda request: OpenProducer(request, core.topic.topic, self.partition, core.name),
@@ -437,13 +446,15 @@ class PartitionSender:
         self.try_soon()
         opening.cancel()  # asked again, the broker would fence what is sent under this answer; `open` goes on with it
         if isinstance(answer, ProducerOpened):
+            self.trouble, self._backoff_s = None, 0.0
             session = self._core.new_session(answer)
             self.session, self._opening = session, None
             self.ship()
             return
         self._opening = None
         assert isinstance(answer, Failure), f"a claim was answered with {type(answer).__name__}"
-        self.trouble = answer
-        if not answer.retry:
-            self.ended = raised(answer)
-        self._refuse_gathered(raised(answer))
+        if answer.retry:
+            self._put_off(answer)
+            return
+        self.trouble, self.ended = answer, raised(answer)
+        self._refuse_gathered(self.ended)

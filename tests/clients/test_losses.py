@@ -12,12 +12,13 @@ from penstock.clients.channels.zmq import ZmqChannel
 from penstock.clients.connection import connection, driver
 from penstock.clients.connection.steps import FOREVER
 from penstock.clients.consuming import session_life
+from penstock.clients.embedded.local import LocalChannel
 from penstock.clients.errors import StillFull
 from penstock.clients.producing import core
 from penstock.clients.producing import partition_sender as sender
-from penstock.storage.errors import BatchTooLarge, StorageFull
+from penstock.storage.errors import BatchTooLarge, Poisoned, StorageFull
 from penstock.transport.errors import CannotListen
-from penstock.transport.messages import Deliver, Failure, Joined, Produced
+from penstock.transport.messages import Deliver, Done, Failure, Joined, Produced, ProducerOpened
 from support.processes import Serving
 
 MANY = [b"%06d" % number for number in range(3000)]
@@ -119,6 +120,33 @@ def test_a_batch_whose_answer_was_lost_is_sent_again_and_stands_once(penstock_cl
     assert [record.value for record in penstock_client.read("t", 0, 0)] == MANY[:5]
 
 
+@pytest.mark.parametrize("what", ["topic", "group", "queue", "schedule"])
+def test_what_was_deleted_before_the_answer_was_lost_counts_as_deleted(penstock_client, monkeypatch, what):
+    client, put, lost = penstock_client, LocalChannel.put, []
+    client.create_topic("t")
+    client.begin_group("t", "group", {0: 0})
+    client.set_queue("t", "queue")
+    client.schedule("t", "schedule", "every 1h", b"x")
+
+    def losing_once(channel, message, payload):
+        if type(message) is Done and not lost:
+            lost.append(message)
+            channel.break_off()
+            return True
+        return put(channel, message, payload)
+
+    monkeypatch.setattr(LocalChannel, "put", losing_once)
+    {
+        "topic": lambda: client.delete_topic("t"),
+        "group": lambda: client.delete_group("t", "group"),
+        "queue": lambda: client.delete_queue("t", "queue"),
+        "schedule": lambda: client.delete_schedule("t", "schedule"),
+    }[what]()
+    assert lost
+    kept = {"topic": client.topics, "group": client.groups, "queue": client.queues, "schedule": client.schedules}[what]
+    assert kept() == []
+
+
 def full(request: int) -> Failure:
     return Failure(request, StorageFull.code, "cannot reserve 9 bytes for /a/b: the disk is full", True)
 
@@ -129,6 +157,42 @@ def test_what_is_refused_for_now_is_tried_until_it_passes(penstock_client, losin
     with penstock_client.producer("t") as producer:
         assert producer.send(b"x") == 0
     assert len(penstock_client.read("t", 0, 0)) == 1
+
+
+def test_a_claim_that_is_refused_for_now_is_made_again(penstock_client, losing):
+    """As a batch is: a named producer has nothing to send before its name is claimed."""
+    penstock_client.create_topic("t")
+    losing(ProducerOpened, 1, 2, instead=lambda answer: full(answer.request))
+    with penstock_client.producer("t", name="feed") as producer:
+        assert producer.send(b"x", partition=0) == 0
+    losing(ProducerOpened, 1, instead=lambda answer: full(answer.request))
+    with penstock_client.producer("t", name="feed") as producer:
+        assert producer.next_sequence() == 1
+
+
+def test_a_claim_that_is_refused_for_good_ends_what_waits_for_it(penstock_client, losing):
+    penstock_client.create_topic("t")
+    losing(ProducerOpened, instead=lambda answer: Failure(answer.request, "poisoned", "its disk failed"))
+    producer = penstock_client.producer("t", name="feed")
+    waiting = producer.send_nowait(b"x")
+    for ask in (waiting.result, producer.next_sequence, lambda: producer.send(b"y")):
+        with pytest.raises(Poisoned, match="its disk failed"):
+            ask()
+
+
+def test_a_claim_that_is_refused_for_now_is_not_made_all_the_time(penstock_broker, losing):
+    with penstock_broker.connect(timeout=0.4) as client:
+        client.create_topic("t")
+        seen = []
+        losing(ProducerOpened, instead=lambda answer: seen.append(answer) or full(answer.request))
+        producer = client.producer("t", name="feed")
+        with pytest.raises(StillFull, match="the disk is full"):
+            producer.next_sequence()
+        with pytest.raises(StillFull, match="the disk is full"):
+            producer.send(b"x")
+        assert 2 < len(seen) < 12
+        with pytest.raises(StillFull):
+            producer.close()
 
 
 def test_a_full_window_blocks_and_then_says_on_what(penstock_broker, losing):
