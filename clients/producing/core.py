@@ -27,6 +27,7 @@ from ..arguments.checking import one_of
 from ..arguments.quantities import Duration, event_time
 from ..connection.request_ids import current_ids
 from ..connection.steps import Pause, Steps
+from ..connection.unseen import raise_first
 from ..errors import InvalidArgument, StillFull, TimedOut, WindowFull
 from .partition_sender import PartitionSender
 from .pending import Done, Future, Pending
@@ -346,10 +347,7 @@ class ProducerCore:
                 self._check(sender, deadline)
                 yield Pause(deadline)
         self.jammed = None
-        failed, self.failed = self.failed, []
-        for pending in failed:
-            if not pending.seen:
-                pending.raise_error()
+        raise_first(self.failed)
 
     # -- the end --------------------------------------------------------------------------------------
 

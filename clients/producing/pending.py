@@ -22,6 +22,7 @@ from ...storage.errors import Error
 from ...storage.header_list import copied
 from ...transport.naming_messages import REQUEST_IDS_MAX
 from ..connection.steps import Once
+from ..connection.unseen import keep
 from ..errors import InvalidArgument
 from ..unpicklable import unpicklable
 from .queued import PLAIN
@@ -174,7 +175,7 @@ class Pending(msgspec.Struct, eq=False):
         """
         self.offset, self.time_us, self.error, self.repeats = offset, time_us, error, repeats
         if error is not None:
-            self.owner.failed.append(self)
+            keep(self.owner.failed, self)
         if self.dones:
             self.callbacks = [*(self.callbacks or ()), Telling(self, self.dones[: len(self.values)])]
             self.dones = []

@@ -164,9 +164,9 @@ class SettleFuture:
         self._seen = True
 
     @property
-    def unseen(self) -> Error | None:
-        """An error not raised yet."""
-        return None if self._seen or self.left else self._error
+    def seen(self) -> bool:
+        """Whether its error was raised or read."""
+        return self._seen
 
     def raise_error(self) -> None:
         """Raise the error, if there is one."""

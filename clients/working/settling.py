@@ -18,6 +18,7 @@ from ...transport.messages import Answer, Failure, Topic
 from ...transport.queue_messages import Refusal, Settle, Settled, SettleTasks
 from ..connection.question import Question, raised
 from ..connection.steps import FOREVER
+from ..connection.unseen import keep, raise_first
 from .leases import Gathering, Held, SettleFuture
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class Settling:
         self._trouble = failure
         self._again += gatherings
         self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
-        self.again_at = self._connection.clock() + self._backoff_s
+        self.again_at = self._connection.clock() + max(self._backoff_s, failure.after_ms / 1000)
 
     def unsendable(self, gatherings: list[Gathering], error: Error) -> None:
         """Fail outcomes in a request that no broker would take."""
@@ -186,7 +187,8 @@ class Settling:
         del self._out[gathering]
         self.unconfirmed -= count
         if error is not None:
-            self.failed += gathering.futures
+            for future in gathering.futures:
+                keep(self.failed, future)
             if error.code == LeaseLost.code:
                 gathering.lease.lost = True
                 gathering.lease.core.lose(gathering.lease)
@@ -194,10 +196,7 @@ class Settling:
 
     def raise_unseen(self) -> None:
         """Raise the first error not raised yet."""
-        failed, self.failed = self.failed, []
-        for future in failed:
-            if future.unseen is not None:
-                future.raise_error()
+        raise_first(self.failed)
 
     # -- keeping going --------------------------------------------------------------------------------
 
