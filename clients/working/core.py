@@ -307,7 +307,7 @@ class WorkerCore:
         if not working:
             return
         hangs = now - self.touched >= self.options.max_processing_s
-        if not hangs and self._beating is None:
+        if not hangs and not self.connection.awaits(self._beating):
             lease_ms = working[0].lease_ms
             soon = now + working[0].pace_ms / 6000
             working += [

@@ -46,6 +46,20 @@ def test_what_the_application_works_on_is_kept_by_heartbeats(bench):
     assert bench.asked(ExtendLeases) == [], "what is acked needs no heartbeat"
 
 
+def test_a_heartbeat_that_ctrl_c_kept_from_being_sent_is_no_last_one(bench, monkeypatch):
+    def interrupted(question: object) -> None:
+        raise KeyboardInterrupt
+
+    core = bench.worker()
+    (task,) = bench.fetch(core, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.connection, "post", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bench.pass_time(LEASE_S / 2)
+    bench.pass_time(3 * LEASE_S)
+    assert not task.lost
+
+
 def test_leases_are_extended_together(bench):
     core = bench.worker()
     held = [bench.fetch(core, 5) for _ in range(4)]
@@ -288,6 +302,22 @@ def test_what_the_broker_cannot_take_now_is_said_again_later(bench):
     assert future.done()
     assert future.exception() is None
     assert len(bench.asked(SettleTasks)) == 1
+
+
+def test_what_the_broker_cannot_take_now_is_not_said_again_before_the_time_that_it_names(bench):
+    core = bench.worker()
+    (task,) = bench.fetch(core, 1)
+    future = bench.run(core.ack_later(task, None))
+    core.settling.send()
+    bench.answers[Settled] = lambda answer: Failure(answer.request, "overloaded", "over a quota", True, after_ms=9000)
+    bench.connection.turn()
+    del bench.answers[Settled]
+    bench.asked(SettleTasks)
+    bench.pass_time(8)
+    assert bench.asked(SettleTasks) == []
+    bench.pass_time(2)
+    assert len(bench.asked(SettleTasks)) == 1
+    assert future.done()
 
 
 def test_what_no_broker_would_take_is_refused_and_not_waited_for(bench):
