@@ -190,7 +190,7 @@ class AsyncDriver:
     def _arrived(self) -> bool:
         """Turn; whether anything arrived, of which those that wait are told."""
         arrived = self.connection.turn()
-        if arrived:
+        if arrived or self.connection.ended:
             self._tell()
         self._told = self.connection.turns
         return arrived

@@ -351,7 +351,8 @@ class Driver:
     def close(self) -> None:
         """Stop the pump, close the connection, end all waits. In a forked child it does nothing.
 
-        Repeating it finishes what an interrupted close has begun.
+        A callback that the pump runs is waited for as long as any verb waits. Repeating it finishes what an interrupted
+        close has begun.
         """
         if self.connection.forked:
             return
@@ -362,8 +363,9 @@ class Driver:
             self._tell_all()
             for sleeper in self._sleepers:
                 sleeper.wake()
-        if self.pump is not None:
-            self.pump.stop()
+        pump = self.pump
+        if pump is not None:
+            pump.stop(max(self.connection.timeout, WAIT_MAX_S))
         with self.lock:
             while self._leader:  # it polls the channel's descriptor, which must not be another file's meanwhile
                 self.connection.channel.wake()
@@ -405,13 +407,22 @@ class Pump:
         """There is something to do again."""
         self._roused.put(None)
 
-    def stop(self) -> None:
+    def stop(self, patience_s: float) -> None:
         """Wait for the thread to end, unless it is the one that asks. The driver is closed, and the channel woken."""
         self.rouse()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(patience_s)
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException:
+            if (driver := self._driver()) is not None and driver.pump is self:
+                with driver.lock:  # the next verb that needs one makes another
+                    driver.pump, driver.pump_idle = None, True
+            raise
+
+    def _work(self) -> None:
         """Sleep for a period after each sign of the application; without one, wait for the channel."""
         turns = -1
         while (driver := self._driver()) is not None and (found := self._look(driver, turns)) is not None:
@@ -441,11 +452,22 @@ class Pump:
             arrived = False
             while connection.turn():
                 arrived = True
-            if arrived:
-                driver.tell()
+            if arrived or connection.ended:
+                _tell(driver)
+                if driver.closed:  # by a callback, or meanwhile
+                    return None
             driver.hand_over()
             due = connection.due()
             driver.pump_idle = due == FOREVER and not connection.expecting
             if driver.pump_idle:
                 return connection.turns, False, None
             return connection.turns, True, min(max(due - connection.clock(), PUMP_PERIOD_S), WAIT_MAX_S)
+
+
+def _tell(driver: Driver) -> None:
+    """Tell of a turn of the pump, whose thread a callback cannot end: it is not the application's."""
+    while True:
+        try:
+            return driver.tell()
+        except SystemExit:
+            continue  # with the callbacks behind it

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...broker.errors import NoLeader, NotLeader
+from ...storage.errors import Error
 from .search import Search
 from .steps import FOREVER
 
 if TYPE_CHECKING:
-    from ...storage.errors import Error
     from .channel import ClientChannel
 
 log = logging.getLogger("penstock.clients.connection")
@@ -142,7 +142,11 @@ class Seeking:
         if is_ready or not self.has_left or now < self.search.at or self.search.refused:
             return False
         self._leave_at = now + self._reach_s.get(self.search.address, REACH_S)
-        self._turn_to(self.search.address)
+        try:
+            self._turn_to(self.search.address)
+        except Error as error:  # no descriptor is left for now, or its key is missing
+            self.missed(now, error.message)
+            return False
         return True
 
     def due(self, is_ready: bool) -> float:

@@ -9,6 +9,7 @@ import pytest
 from penstock.clients.connection.search import REST_MIN_S
 from penstock.clients.connection.seeking import REACH_AGAIN_S, REACH_S, Seeking
 from penstock.clients.connection.steps import FOREVER
+from penstock.transport.errors import CannotListen
 
 A, B = "unix:///a", "unix:///b"
 
@@ -29,6 +30,25 @@ def test_a_node_that_cannot_be_reached_is_left_at_once() -> None:
     scene.channel.connected, scene.channel.unreachable = False, True
     assert scene.seeking.due(is_ready=False) == 0.0, "nothing will arrive, so the driver must not wait for it"
     assert scene.seeking.left(REACH_S / 2, is_ready=False) == "no connection"
+
+
+def test_a_node_to_which_no_channel_can_be_opened_is_left_too() -> None:
+    """No descriptor is left for a moment: that ends neither the search nor the thread that searches."""
+    scene = Scene()
+    full = iter([CannotListen("no socket left (EMFILE)")])
+
+    def turn_to(address: str) -> None:
+        for error in full:
+            raise error
+        scene.turned.append(address)
+
+    scene.seeking._turn_to = turn_to
+    scene.seeking.missed(1.0, "it does not lead")
+    assert not scene.seeking.turn(1.0, is_ready=False)
+    assert "unix:///b: no socket left" in scene.seeking.search.state
+    assert scene.seeking.due(is_ready=False) == 1.0 + REST_MIN_S
+    assert scene.seeking.turn(1.0 + REST_MIN_S, is_ready=False)
+    assert scene.turned == [scene.seeking.search.address]
 
 
 def test_news_counts_once_the_node_was_left() -> None:
