@@ -44,6 +44,7 @@ from .arguments.quantities import (
     setting_values,
     start_time,
 )
+from .connection.asking_again import gone
 from .connection.connection import Connection
 from .connection.question import BatchesQuestion, Question
 from .connection.steps import Steps
@@ -112,7 +113,7 @@ class Verbs:
         deadline = self._deadline()
         topic = yield from self.connection.find_topic(name, deadline)
         question = Question(self.connection, lambda request: DeleteTopic(request, topic.topic))
-        yield from self.connection.gone(question, UnknownTopic, deadline=deadline, what=f"deleting topic {name}")
+        yield from gone(self.connection, question, UnknownTopic, deadline=deadline, what=f"deleting topic {name}")
 
     def trim(
         self, name: str, partition: int | None, records: int | None, before: int | Start | None
@@ -222,7 +223,7 @@ class Verbs:
         found = yield from self.connection.find_topic(topic, deadline)
         question = Question(self.connection, lambda request: DeleteGroup(request, found.topic, name))
         what = f"deleting group {name} of topic {topic}"
-        yield from self.connection.gone(question, UnknownGroup, deadline=deadline, what=what)
+        yield from gone(self.connection, question, UnknownGroup, deadline=deadline, what=what)
 
     # -- the broker ---------------------------------------------------------------------------------------
 

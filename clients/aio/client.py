@@ -423,8 +423,9 @@ class AsyncClient(AsyncConsumerClient, AsyncQueueClient, AsyncRangeClient, Async
     async def close(self) -> None:
         """Close its producers (flushing them), transactions (dropping them) and consumers, then the connection.
 
-        Repeating it finishes what an interrupt left.
+        All of them together wait no longer than one verb. Repeating it finishes what an interrupt left.
         """
+        self._connection.ends_at = self._connection.deadline()
         async with AsyncExitStack() as closing:  # close all of them, even if closing one raises
             closing.callback(self._driver.close)
             closing.callback(self._open.clear)

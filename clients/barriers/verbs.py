@@ -25,6 +25,7 @@ from ...transport.messages import (
     Topic,
 )
 from ...transport.partitioner import partition_of
+from ..connection.asking_again import gone
 from ..connection.connection import Connection
 from ..connection.question import Question
 from ..connection.steps import Steps
@@ -62,7 +63,7 @@ class BarrierVerbs:
         found = yield from self.connection.find_topic(topic, deadline)
         question = Question(self.connection, lambda request: DeleteBarrier(request, found.topic, barrier))
         what = f"deleting barrier {id_} of topic {topic}"
-        yield from self.connection.gone(question, UnknownBarrier, deadline=deadline, what=what)
+        yield from gone(self.connection, question, UnknownBarrier, deadline=deadline, what=what)
 
     def send_group(self, tasks: Sequence[GroupTask], then: Callback) -> Steps[list[str]]:
         """Send tasks, and have a record appended once they have ended. Returns the ids of the tasks."""

@@ -1,18 +1,20 @@
-"""Asking again: a client waits for as long as the broker says.
+"""Asking again: after a lost connection, and when the broker says so, as long after as it says.
 
-Contract: the broker did nothing when it refused a request this way, so that request does not count as sent.
+Contract: the broker did nothing when it refused a request with a time, so that request does not count as sent. One
+whose answer was lost with the connection may have been done.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...transport.messages import Failure
+from ...transport.messages import Done, Failure
 from .steps import Pause, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...storage.errors import Error
     from ...transport.messages import Answer
 
 
@@ -36,6 +38,10 @@ class ClockedWait(Protocol):
         """Ask."""
         ...
 
+    def wait_for(self, question: Any, kind: type[Any], *, deadline: float, what: str) -> Steps[Any]:
+        """Ask, and wait for the answer."""
+        ...
+
 
 def sat_out(connection: ClockedWait, question: AskedAgain, deadline: float) -> Steps[bool]:
     """Wait until a question may be asked again, and ask. False if its answer stands, or the wait ends after `deadline`.
@@ -53,3 +59,14 @@ def sat_out(connection: ClockedWait, question: AskedAgain, deadline: float) -> S
     question.times_sent -= 1
     connection.post(question)
     return True
+
+
+def gone(
+    connection: ClockedWait, question: AskedAgain, missing: type[Error], *, deadline: float, what: str
+) -> Steps[None]:
+    """Wait until something is deleted. What is missing when that is sent again went the first time."""
+    try:
+        yield from connection.wait_for(question, Done, deadline=deadline, what=what)
+    except missing:
+        if question.times_sent < 2:
+            raise

@@ -28,7 +28,6 @@ from ...transport.messages import (
     Answer,
     Assigned,
     Deliver,
-    Done,
     Evicted,
     Failure,
     Hello,
@@ -92,6 +91,7 @@ class Connection:
         self.channel = channel
         self.url = url
         self.timeout = timeout
+        self.ends_at = FOREVER  # what closes a client sets it: all that is closed has one timeout together
         self.forked = False  # this process is a child of the one that connected
         self.clock = clock
         self.welcome: Welcome | None = None
@@ -437,8 +437,8 @@ class Connection:
         return f"the broker at {self.url} is connected but has not answered"
 
     def deadline(self, timeout: float | None = None) -> float:
-        """`timeout` seconds from now; the client's own timeout if None."""
-        return self.clock() + (self.timeout if timeout is None else timeout)
+        """`timeout` seconds from now; the client's own timeout if None. Never after `ends_at`."""
+        return min(self.clock() + (self.timeout if timeout is None else timeout), self.ends_at)
 
     def ready(self, deadline: float) -> Steps[Welcome]:
         """Wait for the greeting of a broker that serves us."""
@@ -471,14 +471,6 @@ class Connection:
             f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
             f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
         )
-
-    def gone(self, question: Question, missing: type[Error], *, deadline: float, what: str) -> Steps[None]:
-        """Wait until something is deleted. What is missing when that is sent again went the first time."""
-        try:
-            yield from self.wait_for(question, Done, deadline=deadline, what=what)
-        except missing:
-            if question.times_sent < 2:
-                raise
 
     def find_topic(self, name: str, deadline: float) -> Steps[Topic]:
         """Fetch a topic's present description. Raises UnknownTopic."""

@@ -54,6 +54,7 @@ from ..arguments.quantities import (
     setting_values,
     start_time,
 )
+from ..connection.asking_again import gone
 from ..connection.connection import Connection
 from ..connection.question import BatchesQuestion, Question
 from ..connection.steps import FOREVER, Steps
@@ -166,7 +167,7 @@ class QueueVerbs:
         found = yield from self.connection.find_topic(topic, deadline)
         question = Question(self.connection, lambda request: DeleteQueue(request, found.topic, group))
         what = f"deleting queue {group} of topic {topic}"
-        yield from self.connection.gone(question, UnknownGroup, deadline=deadline, what=what)
+        yield from gone(self.connection, question, UnknownGroup, deadline=deadline, what=what)
 
     # -- tasks ------------------------------------------------------------------------------------------
 
@@ -442,7 +443,7 @@ class QueueVerbs:
         found = yield from self.connection.find_topic(topic, deadline)
         question = Question(self.connection, lambda request: DeleteSchedule(request, found.topic, name))
         what = f"deleting schedule {name} of topic {topic}"
-        yield from self.connection.gone(question, UnknownSchedule, deadline=deadline, what=what)
+        yield from gone(self.connection, question, UnknownSchedule, deadline=deadline, what=what)
 
 
 class _DeadQuestion(BatchesQuestion):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -150,6 +151,21 @@ def test_a_producer_that_gives_up_ends_what_waits_for_its_records(client, away, 
     with pytest.raises(TimeoutError):
         producer.close()
     assert isinstance(waiting.result(), Closed)
+
+
+def test_all_that_a_client_closes_has_one_timeout_together(client, away, topic):
+    client.create_topic(topic)
+    producers = [client.producer(topic) for _ in range(20)]
+    client._connection.timeout = 0.2
+    away()
+    for producer in producers:
+        producer.send_nowait(b"x")
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        client.close()
+    assert time.monotonic() - begun < len(producers) * 0.2 / 2
+    assert client.closed
+    assert all(producer.closed for producer in producers)
 
 
 @pytest.mark.parametrize("how", ["ack", "flush", "result"])
