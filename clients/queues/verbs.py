@@ -83,6 +83,9 @@ RESULTS_BYTES_MAX = 1 << 20
 ASK_WAIT_S = 30.0
 """The longest that one question about a task waits at the broker; the client repeats it."""
 
+LATE_S = 2.0
+"""The answer that a wait has no more time for says the task's state: it is waited for so long, and not for a broker."""
+
 PAGE = 1000
 """Dead-lettered tasks that are asked for at once."""
 
@@ -176,11 +179,12 @@ class QueueVerbs:
         return (yield from self._ask_task(id_, group, self._deadline(), FOREVER))
 
     def wait_task(self, id_: str, group: str, timeout: Duration | None) -> Steps[TaskInfo]:
-        """Wait until a task is final. Raises TimedOut."""
+        """Wait until a task is final. Raises TimedOut, which says its state if the broker does within LATE_S."""
         clock = self.connection.clock
         until = self._deadline() if timeout is None else clock() + seconds(timeout, "timeout")
         while True:
-            found = yield from self._ask_task(id_, group, max(until, clock()) + self.connection.timeout, until)
+            late_s = min(LATE_S, self.connection.timeout)
+            found = yield from self._ask_task(id_, group, max(until, clock()) + late_s, until)
             if found.final:
                 return found
             if clock() >= until:
