@@ -151,22 +151,26 @@ class ConsumerCores:
     @property
     def begun(self) -> dict[str, dict[int, int]]:
         """Where the present call began to hand out, by topic and partition."""
-        return {name: core.begun for name, core in self.cores.items() if core.begun}
+        return {name: core.begun for name, core in self._now() if core.begun}
 
     @begun.setter
     def begun(self, begun: dict[str, dict[int, int]]) -> None:
-        for name, core in self.cores.items():
+        for name, core in self._now():
             core.begun = begun.get(name, {})
 
     @property
     def back_to(self) -> dict[str, dict[int, int]]:
         """The same of a call that was interrupted before its records were given."""
-        return {name: core.back_to for name, core in self.cores.items() if core.back_to}
+        return {name: core.back_to for name, core in self._now() if core.back_to}
 
     @back_to.setter
     def back_to(self, begun: dict[str, dict[int, int]]) -> None:
-        for name, where in begun.items():
-            self.cores[name].back_to = where
+        for name, core in self._now():
+            core.back_to = begun.get(name, core.back_to)
+
+    def _now(self) -> list[tuple[str, ConsumerCore]]:
+        """The cores of this moment, for a shell without the lock: a turn may add and remove some meanwhile."""
+        return list(self.cores.items())
 
     # -- handing out --------------------------------------------------------------------------------------
 

@@ -384,6 +384,26 @@ def test_what_an_interrupt_took_comes_again(topic):
             assert places(fetched(consumer, 6)) == [(name, 0, n) for name in "ab" for n in range(3)]
 
 
+@pytest.mark.parametrize("what", ["begun", "back_to"])
+def test_a_topic_may_join_while_a_call_is_noted(what):
+    """The shell notes it without the client's lock, and the client's own thread adds topics of a pattern."""
+    cores = ConsumerCores(None, Chosen(["t-*"]), ConsumerCore)  # type: ignore[arg-type]
+
+    class Joining:
+        def __setattr__(self, name, value):
+            cores.cores["t-late"] = Joining()
+            super().__setattr__(name, value)
+
+        def __getattr__(self, name):
+            cores.cores["t-later"] = Joining()
+            return {0: 1}
+
+    cores.cores = {"t-1": Joining(), "t-2": Joining()}
+    assert getattr(cores, what).keys() == {"t-1", "t-2"}
+    setattr(cores, what, {"t-1": {0: 5}})
+    assert vars(cores.cores["t-1"]) == {what: {0: 5}}
+
+
 def test_it_says_what_it_reads():
     with connect("mem://") as client:
         client.create_topic("a")
