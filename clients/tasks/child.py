@@ -44,6 +44,7 @@ class TaskChild:
         self._connection = connection
         self._orders: SimpleQueue[Order] = SimpleQueue()
         self._cancelled = False
+        self._turn = threading.Lock()  # of threads that say something: a message is written in pieces
 
     def listen(self) -> None:
         """Take the runner's messages, in a thread of its own; end the process after the last."""
@@ -91,7 +92,8 @@ class TaskChild:
 
     def _say(self, message: Any) -> None:
         try:
-            self._connection.send_bytes(encode(message))
+            with self._turn:
+                self._connection.send_bytes(encode(message))
         except OSError:
             os._exit(0)  # the runner is gone
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from multiprocessing.context import SpawnProcess
 
 import pytest
+from penstock.clients.tasks.child import TaskChild
 from penstock.clients.tasks.outcome import Failed, Outcome, RefusedCall, Returned
 from penstock.clients.tasks.processes import Processes
 from penstock.clients.tasks.wire import Order
@@ -117,3 +118,17 @@ def test_closing_fails_what_runs_and_takes_nothing_more(processes):
         os.kill(pid, 0)
     with pytest.raises(Closed):
         call(processes, "square", b"[[1],{}]")
+
+
+def test_threads_of_a_function_say_one_thing_after_the_other():
+    """What is larger than a pipe takes at once is written in pieces: those of another message must not come between."""
+    alone: list[bool] = []
+
+    class Pipe:
+        def send_bytes(self, _: bytes) -> None:
+            alone.append(child._turn.locked())
+
+    child = TaskChild(Pipe())  # type: ignore[arg-type]
+    child._tell(b"half")
+    child._say(Returned(b"1"))
+    assert alone == [True, True]
