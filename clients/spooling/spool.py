@@ -110,6 +110,7 @@ class Spool:
             raise
         self._turn: Any = threading.RLock()
         self._closed = False
+        self._ended = False  # an interrupted close is finished by the next
         self._dropped = 0
         self._oldest_at = 0.0  # when the age was looked at last
         self._trouble = ""
@@ -134,7 +135,7 @@ class Spool:
 
     def _forked(self) -> None:
         """A child has neither the logs nor the thread."""
-        self._turn, self._closed = threading.RLock(), True
+        self._turn, self._closed, self._ended = threading.RLock(), True, True
 
     @property
     def closed(self) -> bool:
@@ -363,10 +364,13 @@ class Spool:
             raise Closed(f"the spool {self.path} was closed, or opened by the process this one was forked from")
 
     def close(self) -> None:
-        """Stop accepting and forwarding, within about a second; what waits stays for the next one. Idempotent."""
+        """Stop accepting and forwarding, within about a second; what waits stays for the next one.
+
+        Repeating it finishes what an interrupt left.
+        """
+        if self._ended:
+            return
         with self._turn:
-            if self._closed:
-                return
             self._closed = True
         self._stopping.set()
         if self._forwarder is not None:
@@ -377,6 +381,7 @@ class Spool:
         with self._turn:
             self._logs.close()
             self._lock.release()
+        self._ended = True
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}{', closed' if self._closed else ''}>"

@@ -25,6 +25,7 @@ from penstock.clients.spooling import spool as spool_module
 from penstock.clients.spooling.forwarding import Forwarder, keep_forwarding
 from penstock.storage import rolling_logs
 from penstock.storage.errors import AlreadyOpen, Closed, Corrupt, RecordTooLarge
+from support.interrupts import interrupts
 from support.spools import forward_all, stands
 
 
@@ -391,3 +392,19 @@ def test_a_forked_child_is_refused(tmp_path):
         assert os.waitpid(child, 0)[1] == 0
         spool.send("t", b"v")
         assert spool.status().waiting == 1
+
+
+@pytest.mark.usefixtures("no_wait_without_end")
+@pytest.mark.parametrize("to", [False, True], ids=["alone", "forwarding"])
+def test_a_second_close_finishes_the_first(tmp_path, monkeypatch, to):
+    """Else the directory stays locked, and the thread goes on, as long as the process lives."""
+    monkeypatch.setattr(spool_module, "CLOSING_S", 0.0)
+    address = f"unix://{tmp_path}/none" if to else None
+    for interrupt in interrupts(("clients/spooling",), above=2):
+        spool = Spool(tmp_path / "s", to=address)
+        with interrupt:
+            spool.close()
+        spool.close()
+        assert spool._forwarder is None or not spool._forwarder.is_alive()
+        with pytest.raises(Closed):
+            spool.send("t", b"x")
