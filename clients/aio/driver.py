@@ -271,12 +271,13 @@ class AsyncDriver:
         if self.connection.forked:
             return
         self.closed = True
-        if self._reads:
-            self._loop.remove_reader(self.connection.channel.fileno())
-            self._reads = False  # the descriptor may be another file's after this
-        if self._timer is not None:
-            self._timer.cancel()
-        self._tell_all()
+        if not self._loop.is_closed():  # nothing reads or waits on one that is
+            if self._reads:
+                self._loop.remove_reader(self.connection.channel.fileno())
+                self._reads = False  # the descriptor may be another file's after this
+            if self._timer is not None:
+                self._timer.cancel()
+            self._tell_all()
         if self._sleepers is not None:
             self._sleepers.shutdown(wait=False)
         self.connection.close()

@@ -1,6 +1,6 @@
 """An app's connections, for event loops: one client per loop, and a producer per queue.
 
-Contract: as link.py, on the loop that awaits.
+Contract: as link.py, on the loop that awaits. The client of a loop that was closed is closed when the next one comes.
 """
 
 from __future__ import annotations
@@ -100,8 +100,17 @@ class AsyncLink:
     def _here(self) -> _Opened:
         loop = asyncio.get_running_loop()
         if loop not in self._opened:
+            self._drop_ended()
             self._opened[loop] = _Opened()
         return self._opened[loop]
+
+    def _drop_ended(self) -> None:
+        """Close what was opened on loops that are closed: a client leads to its loop, so neither would ever go."""
+        for loop, opened in list(self._opened.items()):
+            if loop.is_closed():
+                del self._opened[loop]
+                if opened.client is not None:
+                    opened.client._driver.close()
 
     async def _connected(self, opened: _Opened) -> AsyncClient:
         url = self._app.url

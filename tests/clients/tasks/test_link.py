@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 from penstock import Tasks
 from penstock.clients.errors import StillFull
 from penstock.clients.tasks import link as links
+from support.interrupts import left_open
 
 
 class Full:
@@ -48,3 +50,21 @@ def test_an_app_that_is_closed_raises_what_closing_it_does_and_is_silent_when_th
     assert client.closes == 1
     assert link._at_exit is not None
     assert not link._at_exit.alive
+
+
+def test_programs_of_one_loop_after_the_other_leave_no_connection_open(unix: str, topic: str) -> None:
+    """As of asyncio.run for each request: nothing closes what such a loop had opened."""
+    app = Tasks(unix)
+
+    async def ask() -> None:
+        client = await app.aio.client()
+        assert client.url == unix
+        assert await client.topics() is not None
+
+    opened = []
+    for _ in range(4):
+        asyncio.run(ask())
+        opened.append(left_open())
+    assert opened[0] == opened[1] == opened[3]
+    asyncio.run(app.aio.close())
+    assert len(left_open()[0]) < len(opened[0][0])
