@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
@@ -79,10 +79,15 @@ class AsyncDriver:
             if self._uncalled:
                 self._call_back()
 
-    async def run_aside(self, call: Callable[[], T]) -> T:
-        """Run what takes long in a thread, which may use `run_from_thread`."""
+    async def run_aside(self, call: Callable[[Future[None]], T]) -> T:
+        """Run what takes long in a thread, which may use `run_from_thread`. It is told by its argument if cancelled."""
         self.check_open()
-        return await self._loop.run_in_executor(None, call)
+        given_up: Future[None] = Future()
+        try:
+            return await self._loop.run_in_executor(None, call, given_up)
+        except asyncio.CancelledError:
+            given_up.set_result(None)
+            raise
 
     def run_from_thread(self, steps: Steps[T]) -> T:
         """As `run`, for a thread beside the loop, which waits."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -101,10 +102,10 @@ class Driver:
             self.need_pump()
         return found
 
-    def run_aside(self, call: Callable[[], T]) -> T:
-        """Run what takes long, without the lock."""
+    def run_aside(self, call: Callable[[Future[None]], T]) -> T:
+        """Run what takes long, without the lock. Its argument is done once no caller waits for it: never, here."""
         self.check_open()
-        return call()
+        return call(Future())
 
     def look(self, there: Callable[[], T]) -> T:
         """Take arrived messages without waiting or turning. Raises what `there` raises, and Closed."""

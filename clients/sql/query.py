@@ -5,14 +5,15 @@ tables; making a database for each would cost more than a small query. What read
 DuckDB says it in words of its own.
 
 Contract: the query reaches neither files nor the network, nor variables of the program. It runs in a thread of its own,
-as DuckDB notices Ctrl-C in between only where it has no work: the caller's thread waits, and interrupts the query.
+as DuckDB notices Ctrl-C in between only where it has no work: the caller's thread waits, and interrupts the query, also
+where the task of a loop that asked for it was cancelled.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,11 @@ def table_names(query: str) -> list[str]:
         raise InvalidQuery(str(error)) from error
 
 
-def run_query(query: str, topics: Sequence[Topic], read: Read) -> pa.Table:
-    """The rows of a query over topics. Raises InvalidQuery, MissingLibrary, and what reading raises."""
+def run_query(query: str, topics: Sequence[Topic], read: Read, given_up: Future[None]) -> pa.Table:
+    """The rows of a query over topics. Raises InvalidQuery, MissingLibrary, and what reading raises.
+
+    `given_up`: done once no caller wants the rows any more. It raises CancelledError then.
+    """
     duckdb, failures = _duckdb(), list[Error]()
 
     def reading(topic: str, partition: int, start: int, end: int, columns: Sequence[str]) -> Iterator[Batch]:
@@ -85,6 +89,9 @@ def run_query(query: str, topics: Sequence[Topic], read: Read) -> pa.Table:
             database.register(topic.name, table(topic, reading))
         running = aside.submit(lambda: database.sql(query).to_arrow_table())
         try:
+            wait((running, given_up), return_when=FIRST_COMPLETED)
+            if not running.done():
+                raise CancelledError
             return running.result()
         except (duckdb.Error, OSError, ValueError) as error:
             if failures:
@@ -95,7 +102,7 @@ def run_query(query: str, topics: Sequence[Topic], read: Read) -> pa.Table:
 
 
 def _end(database: Any, running: Future[Any]) -> None:
-    """End a query that a signal ended the wait for. One that has not begun yet hears nothing, so it is told again."""
+    """End a query that is not waited for any more. One that has not begun yet hears nothing, so it is told again."""
     while not running.done():
         database.interrupt()
         wait([running], INTERRUPT_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from penstock.clients.sql.bounds import Bounds, Span
 pytest.importorskip("duckdb", reason="SQL runs in DuckDB")
 pa = pytest.importorskip("pyarrow", reason="its answers are Arrow tables")
 
+PATIENCE_S = 60.0
 KEYS = [b"UA", b"AA", b"B6"]
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -156,7 +158,7 @@ def test_an_error_of_reading_is_the_one_that_range_raises(client) -> None:
         yield
 
     with pytest.raises(penstock.errors.OutOfBounds, match="retention was faster"):
-        run_query("select max(value) from flights", [topic], gone)
+        run_query("select max(value) from flights", [topic], gone, Future())
 
 
 def test_on_an_event_loop_a_query_runs_beside_it(client, url) -> None:
@@ -166,6 +168,30 @@ def test_on_an_event_loop_a_query_runs_beside_it(client, url) -> None:
             return found.to_pylist()
 
     assert asyncio.run(main()) == [{"k": "AA", "n": 42}, {"k": "B6", "n": 36}, {"k": "UA", "n": 42}]
+
+
+def test_a_query_of_a_task_that_is_cancelled_ends(url, client, monkeypatch) -> None:
+    """Its thread is the loop's, which waits for it when it is closed."""
+    there, original = threading.Event(), tables.record_batches
+
+    def telling(*args: Any) -> Any:
+        there.set()
+        return original(*args)
+
+    async def main() -> None:
+        async with aio.connect(url) as other:
+            query = "select count(*) from " + ", ".join(f"flights f{number}" for number in range(8))
+            asking = asyncio.ensure_future(other.sql(query))
+            assert await asyncio.get_running_loop().run_in_executor(None, there.wait, PATIENCE_S)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+    monkeypatch.setattr(tables, "record_batches", telling)
+    running = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
+    running.start()
+    running.join(2 * PATIENCE_S)
+    assert not running.is_alive(), "the query goes on"
 
 
 def test_control_c_ends_a_query_wherever_it_is(client, monkeypatch) -> None:
