@@ -9,9 +9,10 @@ Contract: `TimedOut` when none of the addresses answers in time.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable
-from contextlib import ExitStack, closing, suppress
-from typing import Any, TypeVar
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, suppress
+from typing import Any, Generic, TypeVar
 
 from ..storage.errors import Error
 from ..transport.codec import decode_answer, frames
@@ -79,6 +80,35 @@ def _silent(url: str, timeout_s: float) -> TimedOut:
     return TimedOut(f"{url} does not answer within {timeout_s:g} s: is the node started?")
 
 
+class _AskedNodes(Generic[A]):
+    """Nodes that are asked the same. `waiting`: those that have not answered yet, by address."""
+
+    def __init__(self, message: Message, expected: type[A]) -> None:
+        self.waiting: dict[str, Generator[A | None]] = {}
+        self._message = message
+        self._expected = expected
+
+    def ask(self, url: str) -> None:
+        """Ask one more."""
+        self.waiting[url] = _asking(url, self._message, self._expected)
+
+    def look(self) -> Iterator[A | Error]:
+        """What comes of one look at each."""
+        for url, looks in list(self.waiting.items()):
+            try:
+                answer = next(looks)
+            except (Error, OSError) as error:
+                answer = error if isinstance(error, Error) else TimedOut(f"{url}: {error}")
+            if answer is not None:
+                self.waiting.pop(url).close()
+                yield answer
+
+    def close(self) -> None:
+        """Ask no longer."""
+        for looks in self.waiting.values():
+            looks.close()
+
+
 def node_stats(url: str, timeout_s: float) -> dict[str, Any]:
     """The counters of the node at one address. Raises as `ask_node`."""
     return ask_node(url, Stats(1), StatsReply, timeout_s).values
@@ -112,21 +142,17 @@ def _states(urls: Iterable[str], timeout_s: float) -> tuple[list[ClusterState], 
     found: list[ClusterState] = []
     refused: list[Error] = []
     deadline = time.monotonic() + timeout_s
-    with ExitStack() as stack:
-        waiting = {url: stack.enter_context(closing(_asking(url, AskCluster(1), ClusterState))) for url in urls}
-        while waiting and time.monotonic() < deadline:
-            for url, looks in list(waiting.items()):
-                try:
-                    answer = next(looks)
-                except (Error, OSError) as error:
-                    refused.append(error if isinstance(error, Error) else TimedOut(f"{url}: {error}"))
+    with closing(_AskedNodes(AskCluster(1), ClusterState)) as asked:
+        for url in urls:
+            asked.ask(url)
+        while asked.waiting and time.monotonic() < deadline:
+            for answer in asked.look():
+                if isinstance(answer, Error):
+                    refused.append(answer)
                 else:
-                    if answer is None:
-                        continue
                     found.append(answer)
                     deadline = min(deadline, time.monotonic() + REST_S)
-                del waiting[url]
-    return found, refused + [_silent(url, timeout_s) for url in waiting]
+        return found, refused + [_silent(url, timeout_s) for url in asked.waiting]
 
 
 def transfer_lead(urls: Iterable[str], node: int, timeout_s: float) -> TransferBegun:
@@ -140,17 +166,23 @@ def replace_node(urls: Iterable[str], node: int, timeout_s: float) -> ClusterSta
 
 
 def _ask_leader(urls: Iterable[str], message: Message, expected: type[A], timeout_s: float) -> A:
-    given = list(urls)
-    state = cluster_state(given, timeout_s)
-    last: Error = TimedOut("the cluster has no leader now: ask again")
-    for url in dict.fromkeys([*_addresses(state), *given]):
-        try:
-            return ask_node(url, message, expected, timeout_s)
-        except Error as error:
-            if error.code not in ("not_leader", "no_leader", TimedOut.code):
-                raise
-            last = error
-    raise last
+    """Ask the node that is said to lead, and the next whenever none has answered for REST_S: only a leader does it."""
+    given, deadline = list(urls), time.monotonic() + timeout_s
+    left = deque(dict.fromkeys([*_addresses(cluster_state(given, timeout_s)), *given]))
+    error: Error = TimedOut("the cluster has no leader now: ask again")
+    next_at = time.monotonic()
+    with closing(_AskedNodes(message, expected)) as asked:
+        while (asked.waiting or left) and time.monotonic() < deadline:
+            if left and (not asked.waiting or time.monotonic() >= next_at):
+                asked.ask(left.popleft())
+                next_at = time.monotonic() + REST_S
+            for answer in asked.look():
+                if not isinstance(answer, Error):
+                    return answer
+                if answer.code not in ("not_leader", "no_leader", TimedOut.code):
+                    raise answer
+                error = answer
+        raise _silent(next(iter(asked.waiting)), timeout_s) if asked.waiting else error
 
 
 def _newest(found: list[ClusterState]) -> ClusterState:

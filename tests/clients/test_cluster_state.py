@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from penstock.broker.errors import InvalidRequest, NotLeader
 from penstock.clients import cluster
 from penstock.clients.errors import TimedOut
 from penstock.transport.errors import Unauthenticated
-from penstock.transport.messages import AskCluster, ClusterMember, ClusterState, Message
+from penstock.transport.messages import AskCluster, ClusterMember, ClusterState, Message, TransferBegun
 
 PATIENCE_S = 60.0
 
@@ -20,6 +21,7 @@ class Nodes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers: dict[str, Any] = {}
+        self.commands: dict[str, Any] = {}  # what is answered to other messages; a number: nothing for so many looks
         self.asked: list[str] = []
         self.now = 1000.0
         monkeypatch.setattr(cluster, "_asking", self._asking)
@@ -30,7 +32,11 @@ class Nodes:
         while True:
             self.now += cluster.LOOK_S
             yield None
-            answer = self.answers.get(url) if isinstance(message, AskCluster) else TimedOut("this takes long")
+            if isinstance(message, AskCluster):
+                answer = self.answers.get(url)
+            elif isinstance(answer := self.commands.get(url, TimedOut("this takes long")), int):
+                self.commands[url] = answer - 1 or TransferBegun(1, int(url[-1]), 4)
+                continue
             if isinstance(answer, Exception):
                 raise answer
             yield answer
@@ -141,3 +147,50 @@ def test_who_hands_the_lead_over_asks_a_leader_that_is_silent_once_more(nodes: N
     with pytest.raises(TimedOut):
         cluster.transfer_lead(["unix:///1", "unix:///2", "unix:///3"], 0, PATIENCE_S)
     assert nodes.asked.count("unix:///2") == 2, "once for its state"
+
+
+ALL = ["unix:///1", "unix:///2", "unix:///3"]
+
+
+@pytest.fixture
+def following(nodes: Nodes) -> Nodes:
+    """Nodes of which the first and the last say that the second leads, which says nothing."""
+    nodes.says(1, leader=2, term=4)
+    nodes.says(3, leader=2, term=4)
+    nodes.commands = {"unix:///1": NotLeader("follows"), "unix:///2": 10**6, "unix:///3": NotLeader("follows")}
+    return nodes
+
+
+def test_a_leader_that_is_dead_costs_little_where_another_has_taken_over(following: Nodes):
+    following.commands["unix:///3"] = TransferBegun(1, 3, 4)
+    start = following.now
+    assert cluster.transfer_lead(ALL, 0, PATIENCE_S).node == 3
+    assert following.now - start <= 3 * cluster.REST_S + 20 * cluster.LOOK_S
+
+
+def test_a_leader_that_takes_long_is_heard_behind_those_that_do_not_lead(following: Nodes):
+    following.commands["unix:///2"] = 100
+    assert cluster.transfer_lead(ALL, 0, PATIENCE_S).node == 2
+    assert following.asked[-3:] == ["unix:///2", "unix:///1", "unix:///3"]
+
+
+def test_all_nodes_have_one_timeout_together(following: Nodes):
+    start = following.now
+    with pytest.raises(TimedOut, match=r"^unix:///2 does not answer within 5 s"):
+        cluster.transfer_lead(ALL, 0, 5.0)
+    assert following.now - start <= 5.0 + 4 * cluster.LOOK_S
+
+
+def test_what_no_node_leads_is_said_without_waiting(following: Nodes):
+    following.commands["unix:///2"] = NotLeader("follows, too")
+    start = following.now
+    with pytest.raises(NotLeader):
+        cluster.transfer_lead(ALL, 0, PATIENCE_S)
+    assert following.now - start <= cluster.REST_S + 20 * cluster.LOOK_S
+
+
+def test_a_refusal_of_the_leader_ends_the_search(following: Nodes):
+    following.commands["unix:///2"] = InvalidRequest("it is in no state to")
+    with pytest.raises(InvalidRequest):
+        cluster.transfer_lead(ALL, 0, PATIENCE_S)
+    assert following.asked.count("unix:///1") == 1
