@@ -10,6 +10,9 @@ Contract: never waits. A batch that cannot be sent now stays in the session and 
 may be lost are resent with the same sequences, and the broker deduplicates them. A sender registers with the
 connection only while it has something to retry, so idle senders cost nothing per turn.
 
+A broker forgets unnamed producers that are silent for long, and those of which there are too many. It did nothing with
+the next batch of such a one, which is sent again under another id, with those behind it.
+
 One record that the broker refuses does not fail others: its batch is sent again in halves, each alone, until the record
 is a batch of its own, and then the batches behind it are sent again. That happens only where the broker cannot get the
 refused batch any more, so no record is appended twice (docs/decisions/062).
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from ...broker.errors import UnknownProducer
 from ...storage.batch import Codec, encode
 from ...storage.errors import Error, InvalidBatch, StorageFull
 from ...storage.header import of_producer
@@ -277,8 +281,8 @@ class PartitionSender:
         if session.broken is failure:
             if failure.code == "fenced":
                 self.ended = raised(failure)
-            if failure.code in BY_ONE_RECORD:
-                self._take_back([batch for batch in session.settled if batch.failure is failure])
+            if failure.code in BY_ONE_RECORD or failure.code == UnknownProducer.code:
+                self._take_back([batch for batch in session.settled if batch.failure is failure], failure.code)
         self._tell_settled(session)
         if session.unsent:
             self._try_later()
@@ -291,13 +295,17 @@ class PartitionSender:
 
     # -- refused with others ----------------------------------------------------------------------------
 
-    def _take_back(self, ending: list[InFlight]) -> None:
-        """Have the other records of a refused batch, and the batches behind it, sent again."""
+    def _take_back(self, ending: list[InFlight], code: str) -> None:
+        """Have the other records of a refused batch, and the batches behind it, sent again; all of them where the
+        broker has forgotten a producer that was silent for long."""
         refused, *behind = ending
-        if refused.copied:
+        is_forgotten = code == UnknownProducer.code
+        if refused.copied or (is_forgotten and not refused.first_sequence):
             return  # a copy is under way, which may be taken after all, and those behind it with it
         found = tuple(SentBack(batch.handle, batch.batch) for batch in behind)
-        if self.halves(refused.handle):
+        if is_forgotten:
+            found = (SentBack(refused.handle, refused.batch), *found)
+        elif self.halves(refused.handle):
             found = (SentBack(refused.handle, refused=True), *found)
         self._returned = (*found, *self._returned)
 

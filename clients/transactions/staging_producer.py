@@ -49,7 +49,7 @@ class StagingLane(PartitionSender):
         """See PartitionSender; a stage is complete or lost."""
         return False
 
-    def _take_back(self, ending: list[InFlight]) -> None:
+    def _take_back(self, ending: list[InFlight], code: str) -> None:
         """See PartitionSender and `halves`."""
 
     def _failed(self, session: ProducerSession, failure: Failure) -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from penstock.broker import ServeConfig
-from penstock.broker.errors import Fenced, SessionReplaced, Unavailable, UnknownTopic
+from penstock.broker.errors import Fenced, SessionReplaced, Unavailable, UnknownProducer, UnknownTopic
 from penstock.clients import TimedOut, connect
 from penstock.clients.channels.zmq import ZmqChannel
 from penstock.clients.connection import connection, driver
@@ -264,6 +264,45 @@ def test_after_a_failure_that_broke_the_sequence_a_producer_goes_on(penstock_cli
         with pytest.raises(Exception, match="the disk is broken"):
             producer.send(b"b")
         assert producer.send(b"c") == 2
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_a_producer_that_was_silent_for_longer_than_the_broker_remembers_goes_on(penstock_broker, many):
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        with client.producer("t") as producer:
+            assert producer.send(b"before") == 0
+            penstock_broker.clock.advance(8 * 86400.0)
+            penstock_broker.advance(120)
+            (partition,) = penstock_broker._broker._node._registry.topics.by_name["t"].partitions
+            assert not partition.committed.producers.by_id
+            if many:
+                futures = [producer.send_nowait(value) for value in MANY]
+                assert [future.result() for future in futures] == [number + 1 for number in range(len(MANY))]
+            else:
+                assert producer.send(b"after") == 1
+        assert len(client.read("t", 0, 1, max_records=10_000)) == (len(MANY) if many else 1)
+
+
+@pytest.mark.parametrize("how", ["copied", "first"])
+def test_what_a_broker_may_have_before_it_forgot_its_producer_is_not_sent_again(penstock_client, losing, how):
+    penstock_client.create_topic("t")
+    producer = penstock_client.producer("t")
+    if how == "copied":
+        producer.send(b"before")
+        session = producer._core.senders[0].session
+        to_send = session.to_send
+
+        def copied():
+            batch = to_send()
+            if batch is not None:
+                batch.copied = True
+            return batch
+
+        session.to_send = copied
+    losing(Produced, instead=lambda answer: Failure(answer.request, UnknownProducer.code, "unknown here"))
+    with pytest.raises(UnknownProducer):
+        producer.send(b"x")
 
 
 # -- deliveries and sessions that go away ---------------------------------------------------------------------
