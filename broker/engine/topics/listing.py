@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 DESCRIBED = 2
 """Partitions that are described in one step."""
 
+LOOKS = 16
+"""Partitions whose ends are looked at in one step: no file is read for them."""
+
 
 class Listing:
     """Handlers of ListTopics and FindOffsets."""
@@ -69,9 +72,10 @@ class Listing:
         for number in range(len(topic.partitions)):
             partition = topic.partition(number)
             offset = partition.find(message.time_us)
-            found.append((offset, partition.term_at(offset)))
-            yield FIND_STEPS
-            self._topics.get(message.topic)
+            found.append((offset, partition.end_term if offset == partition.end else partition.term_at(offset)))
+            if message.time_us >= 0 or len(found) % LOOKS == 0:
+                yield FIND_STEPS if message.time_us >= 0 else 1
+                self._topics.get(message.topic)
         self._port.reply(peer, Offsets(message.request, found))
 
 

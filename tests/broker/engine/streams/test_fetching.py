@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from penstock.storage.batch import ColumnId, batches
+from penstock.storage.reader import LogReader
 from penstock.transport import messages as m
 from support.engine import Rig, records
 
@@ -145,6 +146,22 @@ def test_offsets_are_found_by_time_for_all_partitions_at_once():
     assert ask(times[2]) == [(2, 1), (1, 1), (0, 0)]
     assert ask(times[2] + 1) == ask(m.LATEST)
     assert rig.ask(m.FindOffsets, topic, -7).code == "invalid_request"
+
+
+def test_ends_are_found_without_a_look_into_the_logs(monkeypatch: pytest.MonkeyPatch):
+    rig = Rig()
+    topic = rig.topic(partitions=40)
+    for partition in range(0, 40, 3):
+        rig.produce(topic, [b"x"], partition)
+
+    def looked(*_: object) -> int:
+        raise AssertionError("a log was looked into")
+
+    monkeypatch.setattr(LogReader, "term_at", looked)
+    monkeypatch.setattr(LogReader, "offset_at", looked)
+    ends = [(1, 1) if partition % 3 == 0 else (0, 0) for partition in range(40)]
+    assert rig.ask(m.FindOffsets, topic, m.LATEST).offsets == ends
+    assert rig.ask(m.FindOffsets, topic, m.EARLIEST).offsets == [(0, 0)] * 40
 
 
 # -- some columns only ----------------------------------------------------------------------------------
