@@ -34,10 +34,9 @@ class Timetable:
     def __init__(self) -> None:
         self.by_name: dict[str, ScheduleBody] = {}
 
-    @property
-    def due_us(self) -> int:
-        """When the first schedule is due."""
-        return min((each.next_us for each in self.by_name.values()), default=FOREVER_US)
+    def next_us(self, after_us: int = -1) -> int:
+        """When the first schedule is due, of those that are due after a time."""
+        return min((each.next_us for each in self.by_name.values() if each.next_us > after_us), default=FOREVER_US)
 
     def due(self, time_us: int) -> list[ScheduleBody]:
         """The schedules due at a time, the longest overdue first."""

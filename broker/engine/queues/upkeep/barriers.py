@@ -4,9 +4,10 @@ Idea: a barrier is set in the partition that its callback's record goes to, befo
 one batch, the record with BarrierFired beside it, so a crash leaves both or neither. The value of the record is a
 msgpack array of [state, result, reason], one for each member in their order; nothing in it is parsed here.
 
-Contract: a barrier that is ready is fired when that is committed, or when a node opens. A partition that cannot take
-the record now is tried again after a pause. Setting a barrier again changes nothing. The barriers of a partition have
-`max_barrier_bytes`: a new one may use the first half, results the whole. Times are log time.
+Contract: a barrier that is ready is fired when that is committed, or when a node opens. A record that cannot be
+appended now is tried again after a pause, and holds up no other barrier. Setting a barrier again changes nothing. The
+barriers of a partition have `max_barrier_bytes`: a new one may use the first half, results the whole. Times are log
+time.
 """
 
 from __future__ import annotations
@@ -175,7 +176,6 @@ class Barriers:
                 _append(partition, barrier, Gather(self._count, lambda error: self._again(partition)))
             except Error:
                 self._again(partition)
-                return
 
     def _count(self) -> None:
         self._fired += 1

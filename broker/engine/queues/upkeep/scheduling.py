@@ -6,8 +6,9 @@ ran, the schedule fires once and goes on from now. A schedule that coalesces app
 for a lease; ScheduleCoalesced logs that it went on.
 
 Contract: times are log time, never before the partition's last batch, so a clock that goes back fires nothing twice. A
-partition that cannot take a record now is retried after a pause; a poisoned or damaged one is left alone. Setting a
-schedule again with the same times does not change when it is due.
+schedule whose record cannot be appended, or whose next time is not known here, is retried after a pause and holds up no
+other; a poisoned or damaged partition is left alone. Setting a schedule again with the same times does not change when
+it is due.
 """
 
 from __future__ import annotations
@@ -112,9 +113,9 @@ class Scheduling:
 
     # -- firing -------------------------------------------------------------------------------------
 
-    def arm(self, partition: Partition) -> None:
-        """Look at a partition when its next schedule is due."""
-        due_us = partition.latest.schedules.due_us
+    def arm(self, partition: Partition, after_us: int = -1) -> None:
+        """Look at a partition when its next schedule is due, of those that are due after a time."""
+        due_us = partition.latest.schedules.next_us(after_us)
         if due_us < FOREVER_US:
             self._look_at(partition, due_us)
 
@@ -138,8 +139,7 @@ class Scheduling:
                 self._take_turn(partition, schedule, time_us, next_us, waiter)
             except Error:
                 self._again(partition, time_us)
-                return
-        self.arm(partition)
+        self.arm(partition, time_us)
 
     def _take_turn(
         self, partition: Partition, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Gather

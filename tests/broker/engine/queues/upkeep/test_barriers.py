@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from penstock.broker.engine import Now
-from penstock.storage.errors import Corrupt
+from penstock.broker.engine.queues.upkeep import barriers as upkeep
+from penstock.storage.errors import BatchTooLarge, Corrupt
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Settle, Verb
 from support.barriers import GROUP, Scene, code, named
@@ -104,6 +106,27 @@ def test_nothing_is_appended_again_while_it_is_in_flight(scene: Scene):
     scene.rig.store.hold = False
     scene.rig.sync()
     assert len(scene.fired()) == 1
+
+
+def test_a_callback_that_cannot_be_appended_holds_up_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    for each in (b"a", b"b"):
+        scene.set(each)
+        scene.send([0], each)
+    append = upkeep._append
+
+    def refusing(partition: Any, barrier: Any, waiter: Any) -> None:
+        if barrier.barrier == named(b"a"):
+            raise BatchTooLarge("too large")
+        append(partition, barrier, waiter)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep, "_append", refusing)
+        scene.work_off(b"a")
+        scene.work_off(b"b")
+        assert scene.fired() == [[("completed", b"b", "")]]
+    to(scene.rig, 1.0)
+    assert scene.fired() == [[("completed", b"b", "")], [("completed", b"a", "")]]
+    assert scene.listed() == []
 
 
 # -- deleting ---------------------------------------------------------------------------------------

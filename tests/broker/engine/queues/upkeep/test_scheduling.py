@@ -340,3 +340,17 @@ def test_a_zone_that_is_gone_when_a_schedule_fires_leaves_it_due_and_does_not_sp
     to(rig, 2)
     assert rig.node.tick(rig.now) == pytest.approx(1)
     assert (rig.read(topic), listed(rig)[0].next_us) == ([], START_US + SECOND)
+
+
+def test_a_schedule_that_cannot_fire_holds_up_no_other():
+    rig = Rig(housekeeping_s=1000.0)
+    topic = rig.topic()
+    due_us = START_US + 700_000
+    opened(rig).propose_in_order(fx.ScheduleSet("s", "* * * * *", "Gone/Zone", b"v", None, {}, 0, due_us))
+    put(rig, topic, "other", "every 2s")
+    rig.pass_time(6.5, step=0.1)
+    assert rig.read(topic) == [b"tick"] * 3
+    assert [(each.name, each.next_us, each.last_us) for each in listed(rig)] == [
+        ("other", START_US + 8 * SECOND, START_US + 6 * SECOND),
+        ("s", due_us, -1),
+    ]
