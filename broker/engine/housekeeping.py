@@ -4,7 +4,8 @@ Idea: passes over all partitions apply retention (the policy decides, the decisi
 it is committed) and expire producers and groups. A pass runs in steps of a few partitions with pauses between, so that
 thousands of topics never hold up one record. Snapshots and unlinking are every replica's: logs/log_upkeep.py.
 
-Contract: decisions are effects; time is log time. What clients renew has the grace of the office (logs/grace.py).
+Contract: decisions are effects, about what is committed and as it is proposed; time is log time. What clients renew has
+the grace of the office (logs/grace.py).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .logs.topics import Topic
     from .queues.service import Queues
     from .queues.topic_queues import StreamGroups
+    from .tables.groups import GroupState
     from .transactions.service import Transactions
 
 
@@ -126,17 +128,26 @@ class Housekeeping:
 
     def _expire(self, topic: Topic, partition: Partition, time_us: int) -> None:
         config, grace, needed = self._config, self._grace, set(self._queues.mover.producers.values())
-        surplus = partition.committed.producers.surplus(config.max_producers, grace.silent_us(config.producer_expiry_s))
-        expired = [each for each in surplus if each not in needed]
+        producers, groups = partition.committed.producers, partition.committed.groups
+        silent_us = grace.silent_us(config.producer_expiry_s)
+        surplus = [each for each in producers.surplus(config.max_producers, silent_us) if each not in needed]
+        expired = [each for each in surplus if partition.latest.producers.expects(each) == producers.expects(each)]
         if expired:
             partition.propose_in_order(fx.ProducersExpired(expired))
         oldest = grace.silent_us(config.group_expiry_s)
-        for state in list(partition.committed.groups.by_name.values()):
-            if state.last_us < oldest and state.group not in self._streams.of(topic):
+        for state in list(groups.by_name.values()):
+            if state.last_us < oldest and self._is_left(topic, partition, state, oldest):
                 partition.delete_group(state.group)
         self._queues.upkeep.look(topic, partition, time_us)
         self._queues.barriers.look(partition, time_us)
         self._transactions.look(partition, time_us)
+
+    def _is_left(self, topic: Topic, partition: Partition, state: GroupState, oldest_us: int) -> bool:
+        """Whether a group has no members, was silent on all partitions, and nothing is proposed for it on this one."""
+        ahead = partition.latest.groups.get(state.group)  # where times are not known for certain
+        if state.group in self._streams.of(topic) or (ahead.cursor, ahead.epoch) != (state.cursor, state.epoch):
+            return False
+        return all(each.group(state.group).last_us < oldest_us for each in topic.readable)
 
     def _retain(self, partition: Partition, time_us: int) -> Rest | None:
         """Decide where the partition may begin and remove what is decided. Returns until when that need not be done."""

@@ -153,7 +153,13 @@ class Lines:
             raise GroupActive(
                 f"workers of group {group} of topic {topic.name} wait for records ({workers}): stop them first"
             )
-        self._by_topic.get(topic, {}).pop(group, None)
+        self.forget(topic, group)
+
+    def forget(self, topic: Topic, group: str) -> None:
+        """A group is not there: neither is its line, unless a request waits in it."""
+        line = self._by_topic.get(topic, {}).get(group)
+        if line is not None and not line.demands:
+            del self._by_topic[topic][group]
 
     def drop(self, topic: Topic) -> list[Demand]:
         """Forget the lines of a topic that is gone. Returns the requests that stood in them."""

@@ -72,6 +72,11 @@ class ProducerTable:
             )
         return self._original(producer, first_sequence, count)
 
+    def expects(self, producer_id: int) -> int:
+        """The sequence that is next of a producer; 0 for one that is not known."""
+        known = self.by_id.get(producer_id)
+        return 0 if known is None else known.next_sequence
+
     def called(self, producer_id: int) -> str:
         """What people call a producer: its name, else its id in hexadecimal."""
         known = self.by_id.get(producer_id)

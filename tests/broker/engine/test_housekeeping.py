@@ -9,6 +9,7 @@ from penstock.broker.engine import Now
 from penstock.broker.engine.housekeeping import STEP
 from penstock.broker.engine.logs.overlay import Overlay
 from penstock.broker.engine.tables import effects as fx
+from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.engine import Rig
 from support.staging import partition_of
@@ -291,3 +292,56 @@ def test_a_first_offset_takes_effect_when_it_is_applied_whatever_proposed_it():
     assert (partition.first, partition.log.first_offset) == (10, 0)
     rig.node._registry.applied(history)
     assert partition.log.first_offset == 10
+
+
+# -- what is on its way ---------------------------------------------------------------------------
+
+
+def test_a_producer_that_sends_after_a_long_silence_is_not_forgotten_meanwhile():
+    rig = Rig(housekeeping_s=5.0, producer_expiry_s=100.0)
+    topic = rig.topic()
+    for producer in (1, 2):
+        rig.produce(topic, [b"a"], producer_id=producer)
+    rig.pass_time(97)
+    rig.store.hold = True
+    request = rig.next_request()
+    rig.send(m.Produce(request, topic, 0), bytes(encode([b"b"], producer_id=1, first_sequence=1)))
+    rig.pass_time(10)
+    rig.store.hold = False
+    rig.sync()
+    assert isinstance(rig.answers(request)[0], m.Produced)
+    assert isinstance(rig.produce(topic, [b"c"], producer_id=1, first_sequence=2), m.Produced)
+    assert rig.produce(topic, [b"c"], producer_id=2, first_sequence=1).code == "unknown_producer"
+    assert rig.read(topic) == [b"a", b"a", b"b", b"c"]
+
+
+def test_a_cursor_that_is_committed_after_a_long_silence_is_not_deleted_with_its_group():
+    rig = Rig(housekeeping_s=5.0, group_expiry_s=100.0)
+    topic = rig.topic()
+    rig.produce(topic, [b"a", b"b"])
+    for group in ("read", "left"):
+        rig.ask(m.Commit, 0, topic, group, [m.Position(0, 1, 0)])
+    rig.pass_time(97)
+    rig.store.hold = True
+    request = rig.next_request()
+    rig.send(m.Commit(request, 0, topic, "read", [m.Position(0, 2, 0)]))
+    rig.pass_time(10)
+    rig.store.hold = False
+    rig.sync()
+    assert isinstance(rig.answers(request)[0], m.Done)
+    assert [(each.group, each.partitions[0].cursor) for each in rig.ask(m.ListGroups, topic).groups] == [("read", 2)]
+
+
+def test_a_group_that_is_silent_on_one_partition_alone_keeps_its_cursor_there():
+    rig = Rig(housekeeping_s=5.0, group_expiry_s=100.0)
+    topic = rig.topic(partitions=2)
+    for number in range(2):
+        rig.produce(topic, [b"a"] * 9, number)
+        rig.ask(m.Commit, 0, topic, "g", [m.Position(number, 1, 0)])
+    for offset in range(2, 6):
+        rig.pass_time(60)
+        rig.ask(m.Commit, 0, topic, "g", [m.Position(0, offset, 0)])
+    (found,) = rig.ask(m.ListGroups, topic).groups
+    assert [each.cursor for each in found.partitions] == [5, 1]
+    rig.pass_time(110)
+    assert rig.ask(m.ListGroups, topic).groups == []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .....storage.errors import Corrupt, Error, InvalidBatch, ReadFailed
 from .....transport.messages import Lease, Leased
 from .....transport.queue_messages import FOREVER_US, NOWHERE
-from ....errors import InvalidRequest, LimitReached
+from ....errors import InvalidRequest, LimitReached, UnknownGroup
 from ...logs.partition import EARLIEST, Partition, check_time
 from ...tables.names import check_name
 from ...turns.marks import take
@@ -156,7 +156,11 @@ class LeaseRequests:
         check_no_stream(self._streams, topic, message.group)
         settings, start = queue_settings(topic, message.group), message.start
         if start == NOWHERE:
-            having(topic, message.group)
+            try:
+                having(topic, message.group)
+            except UnknownGroup:
+                self._lines.forget(topic, message.group)
+                raise
             start = EARLIEST  # on partitions that came after it
         for partition in serving(topic):
             if find(partition, message.group) is None:

@@ -6,7 +6,7 @@ would be lost with the group, and what is done would be done again by a group of
 Requests that get no records renew the group in the log now and then, so that a group with idle workers survives a
 restart.
 
-Contract: every decision is an effect, in bounded portions. Time is log time.
+Contract: every decision is an effect, in bounded portions, and goes back on nothing that is proposed. Time is log time.
 """
 
 from __future__ import annotations
@@ -34,31 +34,38 @@ class Upkeep:
         self._lines = lines
         self._grace = grace
         self._expiry_s = expiry_s
-        self._due: dict[tuple[Partition, str], tuple[float, int]] = {}  # of what retention, when to look again
+        self._due: dict[Partition, dict[str, tuple[float, int]]] = {}  # by group: of what retention, when to look again
 
     def look(self, topic: Topic, partition: Partition, time_us: int) -> None:
         """Look at every group of a partition."""
         if partition.state_damaged:
             return
-        for queue in list(partition.committed.queues.by_name.values()):  # only there are times for certain
-            self._discard(partition, queue, time_us)
-            self._renew_or_delete(topic, partition, queue, time_us)
-
-    def _discard(self, partition: Partition, queue: Queue, time_us: int) -> None:
-        """Discard old dead letters. Log time never goes back, so later ones are never older."""
-        key, after_s = (partition, queue.group), queue.settings.dead_retention_s
-        retention, due_us = self._due.get(key, (after_s, 0))
-        if not queue.dead_letters or (retention == after_s and time_us < due_us):
+        standing = partition.committed.queues.by_name  # only there are times for certain
+        if not standing:
+            self.forget(partition)
             return
-        after_us = round(after_s * 1e6)
-        old = sorted(offset for offset, dead in queue.dead_letters.items() if dead.time_us + after_us <= time_us)
+        self._due[partition] = {name: due for name, due in self._due.get(partition, {}).items() if name in standing}
+        for queue in list(standing.values()):
+            ahead = partition.latest.queues.by_name.get(queue.group)
+            if ahead is not None:
+                self._discard(partition, queue, ahead, time_us)
+                self._renew_or_delete(topic, partition, queue, ahead, time_us)
+
+    def _discard(self, partition: Partition, queue: Queue, ahead: Queue, time_us: int) -> None:
+        """Discard old dead letters that nothing is proposed for. Log time never goes back: later ones are not older."""
+        due, after_s, dead = self._due[partition], queue.settings.dead_retention_s, queue.dead_letters
+        retention, due_us = due.get(queue.group, (after_s, 0))
+        if not dead or (retention == after_s and time_us < due_us):
+            return
+        before_us = time_us - round(after_s * 1e6)
+        old = sorted(at for at, each in dead.items() if each.time_us <= before_us and at in ahead.dead_letters)
         if old:
             partition.propose(fx.TasksDiscarded(queue.group, ranges(old[:PORTION])))
-            self._due.pop(key, None)
+            due.pop(queue.group, None)
         else:
-            self._due[key] = (after_s, min(dead.time_us for dead in queue.dead_letters.values()) + after_us)
+            due[queue.group] = (after_s, min(each.time_us for each in dead.values()) + round(after_s * 1e6))
 
-    def _renew_or_delete(self, topic: Topic, partition: Partition, queue: Queue, time_us: int) -> None:
+    def _renew_or_delete(self, topic: Topic, partition: Partition, queue: Queue, ahead: Queue, time_us: int) -> None:
         everywhere = _everywhere(topic, queue.group)
         last_us = max(each.last_us for each in everywhere)
         asked_us = self._lines.asked_us(topic, queue.group, time_us)
@@ -66,20 +73,21 @@ class Upkeep:
         if silent and not any(map(_has_records, topic.readable)):
             self._leasing.leave(topic, queue.group)
             partition.propose(fx.QueueDeleted(queue.group))
-            self._due.pop((partition, queue.group), None)
         elif last_us < time_us - round(self._expiry_s / 2 * 1e6) and last_us < asked_us:
-            partition.propose(fx.QueueSet(queue.group, queue.settings.named(), queue.start))
+            partition.propose(fx.QueueSet(queue.group, ahead.settings.named(), ahead.start))
 
     def forget(self, partition: Partition) -> None:
         """The partition is gone."""
-        for key in [key for key in self._due if key[0] is partition]:
-            del self._due[key]
+        self._due.pop(partition, None)
 
 
 def _has_records(partition: Partition) -> bool:
-    """Whether there is something to do, or that was done; what is delayed may be carried behind all records."""
+    """Whether there is something to do, or that was done; what is delayed may be carried behind all records.
+
+    Records that are proposed count.
+    """
     state = partition.committed
-    return state.first < state.end or len(unfinished(state)) > 0
+    return state.first < partition.predicted_end or len(unfinished(state)) > 0
 
 
 def _everywhere(topic: Topic, group: str) -> list[Queue]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import NOWHERE
+from support.dead import opened
 from support.engine import Rig, records
 
 ACK, NACK, REJECT, RELEASE = 0, 1, 2, 3
@@ -46,6 +47,12 @@ def test_a_lease_that_makes_no_group_is_refused_where_there_is_none(rig: Rig, to
     rig.ask(m.DeleteQueue, topic, "g")
     assert rig.lease(topic, start=NOWHERE).code == "unknown_group"
     assert rig.lease(topic, start=NOWHERE - 1).code == "invalid_request"
+
+
+def test_asking_for_groups_that_are_not_there_leaves_nothing_behind(rig: Rig, topic: bytes):
+    for number in range(3):
+        assert rig.lease(topic, f"g{number}", start=NOWHERE).code == "unknown_group"
+    assert rig.node._office.queues.lines.at(opened(rig, topic)) == []
 
 
 def test_a_lease_that_makes_no_group_has_it_on_partitions_that_came_later(rig: Rig):

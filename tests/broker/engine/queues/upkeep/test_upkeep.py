@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from penstock.broker.engine.queues.upkeep import upkeep
 from penstock.broker.engine.tables import effects as fx
+from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
 from support.dead import die, opened, queue, set_queue
@@ -85,6 +86,34 @@ def test_what_died_again_is_given_up_when_its_new_time_is_up():
     assert not queue(rig, topic).dead_letters
 
 
+def test_what_is_being_redriven_is_not_given_up_meanwhile():
+    rig, topic = made(dead_retention_s=100.0)
+    die(rig, topic, [1, 2, 4])
+    rig.pass_time(98)
+    rig.store.hold = True
+    rig.send(q.RedriveDead(rig.next_request(), topic, "g", [(0, 1), (0, 2)]))
+    rig.pass_time(10)
+    rig.store.hold = False
+    rig.sync()
+    assert not queue(rig, topic).dead_letters
+    rig.settle(topic, m.Settle(0, rig.lease(topic, most=2).token, q.Verb.ACK))
+    assert [rig.ask(q.AskTask, topic, "g", 0, at).state for at in (1, 2, 4)] == ["completed", "completed", "discarded"]
+
+
+def test_of_groups_that_are_gone_nothing_is_remembered():
+    rig, topic = made(dead_retention_s=100.0)
+    for name in ("a", "b", "c"):
+        set_queue(rig, topic, name)
+        die(rig, topic, [1], name)
+        rig.pass_time(10)
+        assert name in rig.node._office.queues.upkeep._due[opened(rig, topic)]
+        rig.ask(m.DeleteQueue, topic, name)
+    rig.pass_time(10)
+    assert rig.node._office.queues.upkeep._due == {opened(rig, topic): {}}
+    rig.ask(m.DeleteTopic, topic)
+    assert rig.node._office.queues.upkeep._due == {}
+
+
 # -- abandoned groups -----------------------------------------------------------------------------
 
 
@@ -118,6 +147,32 @@ def test_a_group_whose_workers_find_nothing_is_renewed_so_that_a_restart_does_no
     rig.pass_time(DAY_S / 5, step=100)
     assert groups(rig, topic) == ["g"]
     assert queue(rig, topic).frontier == 10
+
+
+def test_a_renewal_leaves_settings_that_are_on_their_way():
+    rig, topic = made()
+    leased = rig.ask(q.Lease, topic, "g", "w", 10)
+    rig.ask(q.SettleTasks, topic, "g", [q.Settle(0, leased.token, q.Verb.ACK)])
+    rig.pass_time(DAY_S * 0.4, step=100)
+    assert rig.ask(q.Lease, topic, "g", "w", 1).runs == []
+    rig.store.hold = True
+    rig.send(m.SetQueue(rig.next_request(), topic, "g", {"lease_s": 77.0}))
+    rig.pass_time(DAY_S * 0.2, step=100)
+    rig.store.hold = False
+    rig.sync()
+    assert queue(rig, topic).settings.lease_s == 77.0
+
+
+def test_records_that_are_on_their_way_keep_a_group_that_was_not_used_for_long():
+    rig, topic = made()
+    empty(rig, topic)
+    rig.pass_time(DAY_S - 100, step=100)
+    rig.store.hold = True
+    rig.send(m.Produce(rig.next_request(), topic, 0), bytes(encode([b"late"])))
+    rig.pass_time(300, step=50)
+    rig.store.hold = False
+    rig.sync()
+    assert groups(rig, topic) == ["g"]
 
 
 def test_a_worker_that_waits_keeps_its_group():
