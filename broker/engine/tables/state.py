@@ -197,8 +197,7 @@ class PartitionState:
             self.shelves.drop_below(self.first, self.kept.offsets())
         gone = self.shelves.first  # the proposed state may still see removed records on the shelves
         self.voids.forget_below(gone)
-        for queue in self.queues.by_name.values():
-            queue.forget_below(gone, self.kept)
+        self.queues.forget_below(gone, self.kept)
 
     def batch_applied(self, place: Place) -> None:
         """The batch at `place` is applied completely."""

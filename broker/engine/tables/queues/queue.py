@@ -88,7 +88,8 @@ class QueueBody(Struct, array_like=True):
 class Queue:
     """One queue group on one partition."""
 
-    def __init__(self, group: str, settings: QueueSettings, start: int) -> None:
+    def __init__(self, group: str, settings: QueueSettings, start: int, first: int = 0) -> None:
+        """`first`: where the log begins."""
         self.group = group
         self.settings = settings
         self.start = start
@@ -109,7 +110,7 @@ class Queue:
         self.ended: dict[int, None] = {}  # tokens, oldest first
         self.progress: dict[int, bytes] = {}  # by offset, of leased records
         self.finals = 0  # how often a record ended with something to tell (finals.py)
-        self.endings = Endings()  # of a group that keeps what is finished for a time
+        self.endings = Endings(first=first)  # of a group that keeps what is finished for a time
         self.full_us = 0  # when the bucket of the group's rate is full again, as the last lease here said
 
     # -- applying -----------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ class Queue:
         """The log's first offset moved: forget removed records, except those on shelves."""
         self.endings.forget_below(first)
         if self.apart and min(self.apart) < first:
-            self.apart = {offset for offset in self.apart if offset >= first}
+            self.apart = {offset for offset in self.apart if offset >= first or kept.seq(offset)}
         if self.cancelled and min(self.cancelled) < first:
             self.cancelled = {offset for offset in self.cancelled if offset >= first or kept.seq(offset)}
 

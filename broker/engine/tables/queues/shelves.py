@@ -90,7 +90,7 @@ class Shelves:
 
     def drop_below(self, first: int, keep: np.ndarray = NO_OFFSETS) -> None:
         """The log begins at `first`. Below it, only the timers of `keep` stay: those that were carried forward."""
-        if first <= self.first:
+        if first < self.first or (first == self.first and not self._carried):
             return
         carried = keep[: np.searchsorted(keep, first)].tolist()
         self._carried = {offset: self.level_of(offset) for offset in carried}

@@ -16,6 +16,7 @@ from .voids import Voids
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .kept import Kept
     from .shelves import Shelves
 
 Ended = tuple[Outcome, int, int]
@@ -44,6 +45,7 @@ class QueueTable:
     def __init__(self, voids: Voids | None = None) -> None:
         self.voids = Voids() if voids is None else voids  # skipped by every group
         self.by_name: dict[str, Queue] = {}
+        self.first = 0  # where the log begins
         self.finals: EndListener | None = None
 
     def apply(self, effect: fx.QueueEffect, time_us: int) -> None:
@@ -75,7 +77,7 @@ class QueueTable:
         settings = parse(effect.settings)
         known = self.by_name.get(effect.group)
         if known is None:
-            self.by_name[effect.group] = Queue(effect.group, settings, effect.start)
+            self.by_name[effect.group] = Queue(effect.group, settings, effect.start, self.first)
         else:
             known.set(settings, time_us)
 
@@ -88,6 +90,12 @@ class QueueTable:
         """The log was asked to give up records before `first`."""
         for queue in self.by_name.values():
             queue.drop_below(first)
+
+    def forget_below(self, first: int, kept: Kept) -> None:
+        """The log begins at `first`."""
+        self.first = first
+        for queue in self.by_name.values():
+            queue.forget_below(first, kept)
 
     def delete(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Records (first offset, how many) are deleted."""
@@ -114,6 +122,7 @@ class QueueTable:
     def load(cls, bodies: list[QueueBody], voids: Voids, first: int) -> QueueTable:
         """Restore from a snapshot of a log that begins at `first`."""
         table = cls(voids)
+        table.first = first
         table.by_name = {body.group: Queue.load(body, first) for body in bodies}
         return table
 
