@@ -256,10 +256,21 @@ def _still_given(
     if queue is None:
         return None
     taken.clear(0, queue.start)
+    _clear_gone(partition, taken)
     left = taken.among(ranges)
     for first, count, _ in left:
         taken.clear(first, count)
     return (queue, taken, left) if left else None
+
+
+def _clear_gone(partition: Partition, taken: Lease) -> None:
+    """Records that were taken are done, so retention may have passed them: the log has them no more."""
+    first, kept = partition.proposed.first, partition.committed.kept
+    stays = first == partition.first  # else what is kept of them goes, too
+    for begin, count, _ in list(taken.runs()):
+        for offset in range(begin, min(begin + count, first)):
+            if not (stays and kept.seq(offset)):
+                taken.clear(offset, 1)
 
 
 def _still_leased(

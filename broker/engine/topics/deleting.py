@@ -99,8 +99,9 @@ def runs_of(offsets: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _fresh(partition: Partition, offsets: np.ndarray) -> np.ndarray:
-    """Those that are there, and not deleted."""
-    there = offsets[(offsets >= partition.proposed.first) & (offsets < partition.end)]
+    """Those that are there, in their place or carried forward, and not deleted."""
+    kept = np.isin(offsets, partition.committed.kept.offsets())
+    there = offsets[((offsets >= partition.proposed.first) | kept) & (offsets < partition.end)]
     deleted = partition.proposed.voids.deleted(int(offsets[0]), int(offsets[-1]) + 1)
     return np.setdiff1d(there, deleted)
 

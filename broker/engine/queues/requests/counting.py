@@ -43,7 +43,7 @@ def _skipped(partition: Partition, queue: Queue, low: int, after_us: int, until_
         known.update(voids.among(shelved(queue, shelves, low)).tolist())
     count = 0
     for offset in known:
-        if not shelves.between(offset, offset + 1):
+        if offset not in shelves:
             count += offset >= low
         elif after_us < (time_us := shelves.time_of(offset)) <= until_us and offset >= queue.start:
             count += not queue.cursors.get(shelves.level_of(offset), ShelfCursor()).passed(time_us, offset)

@@ -373,7 +373,7 @@ class Queue:
             return True
         if offset < self.start or offset in self.apart:
             return offset >= self.start
-        if shelves.between(offset, offset + 1):
+        if offset in shelves:
             cursor = self.cursors.get(shelves.level_of(offset), ShelfCursor())
             return cursor.passed(shelves.time_of(offset), offset)
         return offset < self.frontier

@@ -141,6 +141,10 @@ class Shelves:
         """The priorities of which there are records, the highest first; 0 is always among them."""
         return sorted({0, *self.by_level}, reverse=True)
 
+    def __contains__(self, offset: int) -> bool:
+        """Whether a record was put on a shelf; of those that were carried forward, whether it has a delay."""
+        return self.time_of(offset) > 0 if offset < self.first else self.between(offset, offset + 1) > 0
+
     def level_of(self, offset: int) -> int:
         """The priority of a record."""
         if offset < self.first:

@@ -135,6 +135,44 @@ def test_what_was_trimmed_meanwhile_does_not_come_back(rig: Rig):
     assert not partition_of(rig, topic).committed.queues.by_name["g"].retrying
 
 
+def aged(rig: Rig, delay_s: int) -> bytes:
+    """Ten records, the first one delayed; retention takes all but those of the last segment once they are done."""
+    topic = rig.topic(segment_bytes=64 << 10, retention_s=10.0)
+    set_queue(rig, topic, carry_after_s=5.0)
+    rig.produce(topic, [b"late"], not_before=[rig.now.wall_us + delay_s * 1_000_000])
+    for _ in range(9):
+        rig.produce(topic, [b"x" * 30_000])
+    return topic
+
+
+def test_what_retention_took_meanwhile_does_not_come_back(rig: Rig):
+    topic = aged(rig, 1)
+    rig.pass_time(5)
+    rig.port.cold = []
+    request = rig.next_request()
+    rig.send(m.Lease(request, topic, "g", "w", 8, takes=True))
+    rig.pass_time(60)
+    first = rig.partition(topic).first
+    assert 0 < first < 8
+    (token,), rig.port.cold = rig.port.cold, None
+    rig.node.warmed(token)
+    rig.turn()
+    assert rig.answers(request)[0].runs == [(first, 10 - first, 1)]
+    assert not partition_of(rig, topic).committed.queues.by_name["g"].retrying
+
+
+def test_what_was_carried_forward_comes_back(rig: Rig):
+    topic = aged(rig, 200)
+    rig.settle(topic, m.Settle(0, rig.lease(topic, most=9).token, 0))
+    rig.pass_time(100)
+    assert rig.partition(topic).first > 0
+    rig.pass_time(110)
+    rig.port.gone.add("gone")
+    rig.send(m.Lease(77, topic, "g", "w", 4, takes=True), peer="gone")
+    rig.turn()
+    assert take(rig, topic, 9).runs == [(0, 1, 1)]
+
+
 def test_a_take_that_could_not_be_written_takes_nothing(rig: Rig):
     topic = filled(rig)
     set_queue(rig, topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from penstock.transport import queue_messages as q
 from support.dead import die, held_by, lease, opened, queue, set_queue
 from support.engine import Rig
 
+SECOND = 1_000_000
 BIG = b"x" * 20_000  # three of them fill a segment of 64 KiB
 KEPT_AFTER_S = 60.0
 
@@ -175,6 +177,64 @@ def test_a_carried_record_keeps_its_append_time_beside_the_time_of_its_producer(
     assert [run[:2] for run in leased.runs] == [(0, 1)]
     (batch,) = batches(next(payload for _, message, payload in rig.port.sent if message is leased))
     assert (batch.event_times().tolist(), batch.append_times().tolist()) == ([77], [appended_us])
+
+
+def counts(rig: Rig, topic: bytes) -> tuple[int, int]:
+    """How many records are ready, and delayed."""
+    (counted,) = rig.ask(m.ListQueues, topic, "g").queues[0].partitions
+    return counted.ready, counted.delayed
+
+
+def replace(rig: Rig, topic: bytes) -> None:
+    rig.ask(m.Produce, topic, 0, payload=bytes(encode([BIG], dedup=[b"k"], not_before=[rig.now.wall_us + SECOND])))
+    assert rig.ask(q.AskTask, topic, "g", 0, 0).why.startswith("record 33 stands for it")
+
+
+def cancel(rig: Rig, topic: bytes) -> None:
+    assert rig.ask(q.CancelTask, topic, "g", 0, 0).state == "cancelled"
+
+
+def delete(rig: Rig, topic: bytes) -> None:
+    assert [rig.ask(m.DeleteRecords, topic, [(0, 0)]).count for _ in range(2)] == [1, 0]
+    assert rig.ask(q.AskTask, topic, "g", 0, 0).code == "task_forgotten"
+
+
+@pytest.mark.parametrize("end", [replace, cancel, delete])
+def test_a_delayed_record_that_was_carried_ends_like_others(end: Callable[[Rig, bytes], None]):
+    rig, topic = filled(count=0)
+    rig.ask(m.AlterTopic, topic, {"dedup": "replace", "dedup_window_s": 1e6}, 0)
+    late = rig.now.wall_us + 1000 * SECOND
+    rig.ask(m.Produce, topic, 0, payload=bytes(encode([BIG], dedup=[b"k"], not_before=[late])))
+    fill(rig, topic, 32)
+    finish_all(rig, topic)
+    rig.pass_time(150)
+    assert 0 in kept(rig, topic)
+    assert rig.partition(topic).first > 0
+    assert counts(rig, topic) == (0, 1)
+    end(rig, topic)
+    assert counts(rig, topic) == (0, int(end is replace))
+    rig.pass_time(1000, step=5)
+    assert counts(rig, topic) == (int(end is replace), 0)
+    assert rig.lease(topic, most=9).runs == ([(33, 1, 1)] if end is replace else [])
+
+
+def test_a_record_that_died_before_its_group_was_moved_is_not_given_beside_that_once_it_is_carried():
+    rig, topic = filled(count=0)
+    delayed(rig, topic, 1)
+    rig.pass_time(2)
+    rig.settle(topic, m.Settle(0, rig.lease(topic).token, q.Verb.REJECT))
+    assert isinstance(rig.ask(m.ResetQueue, topic, "g", m.EARLIEST), m.Done)
+    for _ in range(30):
+        delayed(rig, topic, 5000)
+        rig.pass_time(1)
+    rig.pass_time(150)
+    assert rig.partition(topic).first > 0
+    assert 0 in kept(rig, topic)
+    assert rig.lease(topic).runs == []
+    assert counts(rig, topic) == (0, 30)
+    assert rig.ask(q.AskTask, topic, "g", 0, 0).state == "dead"
+    rig.ask(q.RedriveDead, topic, "g")
+    assert rig.lease(topic, most=9).runs == [(0, 1, 1)]
 
 
 def test_a_frontier_before_delayed_records_only_holds_back_nothing():
