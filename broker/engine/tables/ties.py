@@ -91,8 +91,10 @@ class Ties:
     def concerned(self, effect: fx.AnyEffect, queues: QueueTable) -> list[TieBody]:
         """The ties of records that an effect may end. To be asked before it is applied: a lease may be over then."""
         match effect:
-            case fx.FirstOffset() | fx.Trimmed() | fx.RecordsDeleted():
-                return list(self.open.values())
+            case fx.FirstOffset(offset) | fx.Trimmed(offset):
+                return [tie for tie in self.open.values() if tie.offset < offset]
+            case fx.RecordsDeleted(ranges):
+                return [self.open[each] for each in self._among(ranges)]
             case fx.QueueDeleted() | fx.QueueMoved():
                 found: Iterable[int] = self.open
             case fx.QueueEffect():
