@@ -208,12 +208,17 @@ class PendingSummary(msgspec.Struct, frozen=True):
     workers: dict[str, int]
 
 
+GONE_S = 60.0
+"""A worker that holds nothing and is silent for so long has ended: one that runs asks more often."""
+
+
 class QueueWorker(msgspec.Struct, frozen=True):
     """A worker of a queue group, by its name. `pending` is how many tasks it holds. Made by `Client.workers`.
 
     `first_seen` is when it first asked for tasks. `last_active` is when it was last given some or extended a lease, and
     None if it never was. Both are None where the group does not remember it. `last_asked` is when it last asked for
-    tasks, None if it did not since the broker began, and `waiting` whether a request of it waits for some now.
+    tasks, None if it did not since the broker began, and `waiting` whether a request of it waits for some now. `silent`
+    is for how many seconds nothing was heard of it, 0.0 while it waits, and None where that is not known.
     """
 
     name: str
@@ -222,6 +227,12 @@ class QueueWorker(msgspec.Struct, frozen=True):
     last_active: datetime | None
     last_asked: datetime | None
     waiting: bool
+    silent: float | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether it seems to have ended: it holds nothing, waits for nothing, and was not heard of for a minute."""
+        return not self.pending and not self.waiting and (self.silent is None or self.silent >= GONE_S)
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -315,10 +326,18 @@ def workers_of(found: queue_messages.Workers) -> list[QueueWorker]:
     return [
         QueueWorker(
             each.name, each.pending, moment(each.first_us), moment(each.last_us), moment(each.asked_us),
-            waiting=each.waits,
+            each.waits, _silent(each, found.now_us),
         )
         for each in found.workers
     ]  # fmt: skip
+
+
+def _silent(worker: queue_messages.QueueWorker, now_us: int) -> float | None:
+    """For how long nothing was heard of a worker."""
+    if worker.waits:
+        return 0.0
+    last_us = max(worker.first_us, worker.last_us, worker.asked_us)
+    return None if last_us < 0 else max(now_us - last_us, 0) / 1e6
 
 
 def schedule_of(found: messages.Schedule) -> Schedule:

@@ -49,17 +49,27 @@ def list_(topic: str, reason: str, partition: int | None, count: int, group: str
     )
 
 
-@command.command
-@click.argument("id_", metavar="ID")
+@command.command(short_help="Show dead-lettered tasks.")
+@topic_argument
+@IDS
 @queue_group_option
 @with_session
-def show(id_: str, group: str, session: Invocation) -> None:
-    """Show a dead-lettered task: its record, the last failure, and those before."""
+def show(topic: str, ids: tuple[str, ...], group: str, session: Invocation) -> None:
+    """Show dead-lettered tasks of TOPIC, those named: the record, the last failure, and those before."""
+    _check_ids(topic, ids)
     with session.connect() as client:
-        task = _find(client, id_, group)
-    if session.output.as_json:
-        session.output.json(_as_json(task))
-        return
+        tasks = [_find(client, id_, group) for id_ in ids]
+    for number, task in enumerate(tasks):
+        if session.output.as_json:
+            session.output.json(_as_json(task))
+            continue
+        if number:
+            session.output.console.print()
+        _print(task, session)
+
+
+def _print(task: DeadTask, session: Invocation) -> None:
+    """One dead-lettered task, for people."""
     record = task.record
     headers = [(f"header {name}", shown(value)) for name, value in record.header_list]
     key = None if record.key is None else shown(record.key)
@@ -140,6 +150,22 @@ def _check_found(ids: tuple[str, ...], count: int, group: str) -> None:
 
     if ids and not count:
         raise UnknownTask(f"group {group} has no dead-lettered task {' or '.join(ids)}: see penstock dead list")
+
+
+def _check_ids(topic: str, ids: tuple[str, ...]) -> None:
+    """Require ids, all of one topic, which every command of this group takes first."""
+    from ..clients.errors import InvalidArgument
+    from ..clients.queues.task_ids import parse_task_id
+
+    if not ids:
+        try:
+            meant = parse_task_id(topic)[0]
+        except InvalidArgument:
+            raise click.UsageError("say which ones: ids") from None
+        raise click.UsageError(f"the topic is missing before {topic}: penstock dead show {meant} {topic}")
+    for id_ in ids:
+        if parse_task_id(id_)[0] != topic:
+            raise click.UsageError(f"{id_} is no task of topic {topic}")
 
 
 def _check_choice(ids: tuple[str, ...], all_: bool, reason: str) -> None:

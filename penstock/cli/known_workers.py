@@ -29,8 +29,8 @@ def list_(topic: str | None, group: str | None, most: int, session: Invocation) 
     """List the workers of the queues of TOPIC, or of all, the latest first: the tasks that each holds, and since when.
 
     Workers that hold nothing are listed, too, also those that ended, as long as their queue remembers them: the last
-    column says when each was last seen, which is now for those that wait for tasks. With --json, each worker has its
-    tasks, the longest held first.
+    column says when each was last seen, which is now for those that wait for tasks, and marks as gone those that hold
+    nothing and were silent for a minute. With --json, each worker has its tasks, the longest held first.
     """
     with session.connect() as client:
         queues = [client.queue(topic, group)] if topic and group else client.queues(topic)
@@ -86,6 +86,7 @@ def _of(client: Client, queue: Queue, most: int) -> list[tuple[Queue, QueueWorke
 def _row(queue: Queue, worker: QueueWorker, held: list[PendingTask]) -> tuple[Any, ...]:
     oldest = (held[0].id, _moment_text(held[0].given)) if held else (None, None)
     first, last = _moment_text(worker.first_seen), "now" if worker.waiting else _moment_text(_seen(worker))
+    last = f"{last or 'never'}, gone" if worker.gone else last
     count = max(worker.pending, len(held))  # they were asked for one after the other
     return (worker.name, queue.topic, queue.name, count, *oldest, first, last)
 
@@ -97,7 +98,8 @@ def _as_json(queue: Queue, worker: QueueWorker, held: list[PendingTask]) -> dict
         {"id": task.id, "attempt": task.attempt, "given": task.given, "idle": task.idle, "until": task.until}
         for task in held
     ]
-    found = {"topic": queue.topic, "group": queue.name, **msgspec.structs.asdict(worker), "tasks": tasks}
+    about = {**msgspec.structs.asdict(worker), "gone": worker.gone}
+    found = {"topic": queue.topic, "group": queue.name, **about, "tasks": tasks}
     return msgspec.to_builtins(found)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
-from penstock.cli import exits
-from penstock.clients import connect
+import pytest
+from penstock.cli import exits, known_workers
+from penstock.clients import Queue, QueueWorker, connect
 
 from ..conftest import Cli, Served
 
@@ -45,8 +47,28 @@ def test_who_waits_for_tasks_is_seen_now_and_who_ended_was_then(on: Cli, queue: 
         assert re.search(rf"^ann +{queue} +tasks +0 .* now *$", on("worker", "list", queue).text, re.MULTILINE)
     (found,) = on("worker", "list", queue, "--json").lines
     assert (found["waiting"], found["last_asked"] >= found["first_seen"]) == (False, True)
+    assert (found["gone"], 0 <= found["silent"] < 60) == (False, True)
     times = r"^ann .* 20\d\d-\S+ \S+ UTC +20\d\d-\S+ \S+ UTC *$"
     assert re.search(times, on("worker", "list", queue).text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("pending", "waiting", "silent", "gone", "shown"),
+    [
+        (0, False, 59.9, False, "2023-11-14 22:13:20 UTC"),
+        (0, False, 60.0, True, "2023-11-14 22:13:20 UTC, gone"),
+        (1, False, 3600.0, False, "2023-11-14 22:13:20 UTC"),
+        (0, True, 0.0, False, "now"),
+        (0, False, None, True, "never, gone"),
+    ],
+)
+def test_a_worker_that_holds_nothing_and_is_silent_for_a_minute_is_marked(
+    pending: int, waiting: bool, silent: float | None, gone: bool, shown: str
+) -> None:
+    seen = None if silent is None else datetime.fromtimestamp(1_700_000_000, UTC)
+    worker = QueueWorker("ann", pending, seen, None, None, waiting, silent)
+    assert worker.gone == gone
+    assert known_workers._row(Queue("t", "g", {}, []), worker, [])[-1] == shown
 
 
 def test_workers_of_all_queues_are_listed_or_those_of_one_group(on: Cli, topic: str) -> None:
