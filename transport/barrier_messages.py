@@ -86,6 +86,7 @@ class Barrier(Struct, array_like=True, frozen=True, gc=False):
     waiting: Count  # members that have not ended
     first_waiting: list[Count]  # the first of them
     holding: list[tuple[Count, str, str]]  # members that ended and keep it waiting: (member, state, reason)
+    tasks: list[tuple[str, Count, Int64]] = []  # of each, (name of topic, partition, offset); "", 0, -1: none
 
 
 class Barriers(Message, tag=136, frozen=True):

@@ -13,6 +13,7 @@ from ..arguments.checking import check_fields
 from ..descriptions import instant
 from ..errors import InvalidArgument
 from ..queues.descriptions import STATES
+from ..queues.task_ids import task_id
 
 BARRIER_HEADER = "penstock-barrier"
 """The header of a callback's record: `one`, `all` or `ended`, which says what its function is called with."""
@@ -58,8 +59,9 @@ class Callback(Struct, frozen=True):
 class Barrier(Struct, frozen=True):
     """A callback that waits for tasks: so many `members`, of which `waiting` have not ended.
 
-    `first_waiting` are the numbers of the first of those. `holding` are tasks that ended and keep it waiting: number,
-    state and reason. It is forgotten at `until`. Made by `Client.barriers`.
+    `first_waiting` are the numbers of the first of those, in the order of the group, from 0 on. `holding` are tasks
+    that ended and keep it waiting: number, state, reason and id. The id is "" where the broker does not know it, or
+    the user may not see its topic. It is forgotten at `until`. Made by `Client.barriers`.
     """
 
     topic: str
@@ -68,7 +70,7 @@ class Barrier(Struct, frozen=True):
     members: int
     waiting: int
     first_waiting: list[int]
-    holding: list[tuple[int, str, str]]
+    holding: list[tuple[int, str, str, str]]
     ended: bool
     headers: dict[str, bytes]
     until: datetime
@@ -84,7 +86,9 @@ class Barrier(Struct, frozen=True):
                 ", ..." if self.waiting > len(self.first_waiting) else ""
             )
             parts.append(f"{self.waiting} of {self.members} tasks have not ended: {numbers}")
-        parts += [f"task {number} is {state}{_because(state, reason)}" for number, state, reason in self.holding]
+        parts += [
+            f"task {id_ or number} is {state}{_because(state, reason)}" for number, state, reason, id_ in self.holding
+        ]
         return "; ".join(parts)
 
 
@@ -97,10 +101,14 @@ def barrier_id(text: str) -> bytes:
 
 def barrier_of(found: messages.Barrier) -> Barrier:
     """A barrier as the wire has it."""
+    tasks = found.tasks or [("", 0, -1)] * len(found.holding)  # a broker of before names none
     return Barrier(
         found.topic_name, found.partition, found.barrier.hex(), found.members, found.waiting, list(found.first_waiting),
-        [(number, STATES.get(state, state), reason) for number, state, reason in found.holding], found.ended,
-        dict(found.headers), instant(found.until_us),
+        [
+            (number, STATES.get(state, state), reason, task_id(*task) if task[0] else "")
+            for (number, state, reason), task in zip(found.holding, tasks, strict=True)
+        ],
+        found.ended, dict(found.headers), instant(found.until_us),
     )  # fmt: skip
 
 

@@ -236,7 +236,8 @@ def test_callbacks_that_wait_are_listed_with_what_they_wait_for(on: Cli, broker:
     assert found["headers"] == {"penstock-task": "report"}
     on("task", "reject", *leased(on, queue), "--reason", "no")
     text = " ".join(on("task", "barriers").text.split())
-    for said in (found["id"], "report", "1 of 2 tasks have not ended: 1", "task 0 is dead-lettered (no): redrive it"):
+    held = f"task {first} is dead-lettered (no): redrive it"
+    for said in (found["id"], "report", "1 of 2 tasks have not ended: 1", held):
         assert said in text
     assert f"barrier {found['id']} waits for it" in on("task", "why", first).text
 

@@ -133,7 +133,7 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
         b"",
     ),
     (m.Schedules(19, [_SCHEDULE]), b""),
-    (m.Barriers(47, [m.Barrier(TOPIC, "flights", 0, bytes(16), 3, True, {}, 5, 1, [1], [(0, "dead", "boom")])]), b""),
+    (m.Barriers(47, [m.Barrier(TOPIC, "t", 0, bytes(16), 3, True, {}, 5, 1, [1], [(0, "x", "")], [("u", 0, 7)])]), b""),
     (m.TransactionCommitted(20, 7, True), b""),
     (m.TransactionState(21, -1, True, 0), b""),
     (m.Ends(22, [[m.End(0, 1003, 5), m.End(0, 0, 0)], []]), b""),

@@ -31,6 +31,12 @@ MEMBER_BYTES: Final = 64
 COUNTING = frozenset({COMPLETED, TOO_LARGE})
 """States that count where a barrier waits for completion."""
 
+TaskPlace = tuple[bytes, int, int]
+"""Topic, partition and offset of a member's record."""
+
+UNKNOWN_TASK: Final[TaskPlace] = (b"", 0, -1)
+"""In logs and snapshots of before, a word does not say of which record it is."""
+
 
 class Word(Struct, array_like=True, frozen=True):
     """How one member ended."""
@@ -38,6 +44,7 @@ class Word(Struct, array_like=True, frozen=True):
     state: str
     result: bytes
     reason: str
+    task: TaskPlace = UNKNOWN_TASK
 
     @property
     def size(self) -> int:
@@ -47,7 +54,7 @@ class Word(Struct, array_like=True, frozen=True):
     @property
     def silent(self) -> Word:
         """What is left of it where there is no room for its result and reason."""
-        return Word(TOO_LARGE if self.state == COMPLETED else self.state, b"", "")
+        return Word(TOO_LARGE if self.state == COMPLETED else self.state, b"", "", self.task)
 
 
 class BarrierBody(Struct, array_like=True):
@@ -128,8 +135,8 @@ class BarrierTable:
         barrier = self.by_id.get(effect.barrier)
         if barrier is None:
             return
-        for member, state, result, reason in effect.words:
-            self.bytes += barrier.hear(member, Word(state, result, reason))
+        for (member, state, result, reason), task in zip(effect.words, _tasks(effect), strict=True):
+            self.bytes += barrier.hear(member, Word(state, result, reason, task))
         if barrier.is_ready:
             self.ready[effect.barrier] = None
 
@@ -166,6 +173,11 @@ class BarrierTable:
         table.ready = {each.barrier: None for each in barriers if each.is_ready}
         table.due_us = min((each.until_us for each in barriers), default=FOREVER_US)
         return table
+
+
+def _tasks(effect: fx.BarrierTold) -> list[TaskPlace]:
+    """The record of each word."""
+    return effect.tasks or [UNKNOWN_TASK] * len(effect.words)
 
 
 def _sorted(barrier: BarrierBody) -> BarrierBody:

@@ -335,10 +335,15 @@ class BarrierSet(Effect, tag=49, frozen=True):
 
 
 class BarrierTold(Effect, tag=50, frozen=True):
-    """Members of a barrier have ended. `words` are (member, state, result, reason)."""
+    """Members of a barrier have ended. `words` are (member, state, result, reason).
+
+    `tasks` are the records of which they are, in the same order: (topic, partition, offset). The offset is -1 where it
+    is not known, and there are none in logs of before.
+    """
 
     barrier: bytes
     words: list[tuple[int, str, bytes, str]]
+    tasks: list[tuple[bytes, int, int]] = []
 
 
 class BarrierFired(Effect, tag=51, frozen=True):

@@ -55,6 +55,7 @@ class MemberEnd(Struct, array_like=True, frozen=True):
     state: str
     result: bytes
     reason: str
+    offset: int = -1  # of its record; -1 in snapshots of before
 
     @property
     def word(self) -> Word:
@@ -125,8 +126,9 @@ class Ties:
             self.last += 1
             self.bytes += word.size
             self.tellings[self.last] = MemberEnd(
-                self.last, tie.topic, tie.partition, tie.barrier, tie.member, word.state, word.result, word.reason
-            )
+                self.last, tie.topic, tie.partition, tie.barrier, tie.member, word.state, word.result, word.reason,
+                tie.offset,
+            )  # fmt: skip
             if outcome != DEAD:
                 del self.open[tie.offset]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.transport import messages as m
+from penstock.transport.queue_messages import Verb
 from support.barriers import Scene
 
 from .test_guard import code, user
@@ -64,3 +65,14 @@ def test_a_list_has_what_its_reader_may_see():
     assert scene.listed() == []
     scene.rig.principal = user("ann", "read topic:then")
     assert len(scene.listed()) == 1
+
+
+def test_a_list_names_tasks_of_topics_that_its_reader_may_see():
+    scene = Scene()
+    scene.set()
+    scene.send([0])
+    scene.settle(scene.lease(), Verb.REJECT, reason="no")
+    for grants, tasks in ((["read topic:then"], [("", 0, -1)]), (["read *"], [("work", 0, 0)])):
+        scene.rig.principal = user("ann", *grants)
+        (stands,) = scene.listed()
+        assert (stands.holding, stands.tasks) == ([(0, "dead", "no")], tasks)

@@ -110,3 +110,14 @@ def test_a_barrier_that_is_about_to_fire_says_so():
 
     stands = m.Barrier(bytes(16), "t", 0, bytes(16), 3, False, {}, 5, 0, [], [])
     assert barrier_of(stands).why == "all 3 tasks have ended, and its record is about to be appended"
+
+
+@pytest.mark.parametrize(("tasks", "named"), [([], "0"), ([("", 0, -1)], "0"), ([("a-b", 3, 17)], "a-b-3-17")])
+def test_a_task_that_holds_a_barrier_up_is_named_where_the_broker_names_it(
+    tasks: list[tuple[str, int, int]], named: str
+):
+    from penstock.clients.barriers.descriptions import barrier_of
+
+    stands = m.Barrier(bytes(16), "t", 0, bytes(16), 1, False, {}, 5, 0, [], [(0, "cancelled", "")], tasks)
+    assert barrier_of(stands).holding == [(0, "cancelled", "", "" if named == "0" else named)]
+    assert barrier_of(stands).why == f"task {named} is cancelled, so it never completes"

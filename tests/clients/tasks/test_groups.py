@@ -108,8 +108,9 @@ def test_a_dead_letter_holds_a_callback_up_until_it_is_redriven(shop: Shop) -> N
     assert run_due(shop.app) == {"done": 1, "failed": 1}
     client = shop.app.client()
     (stands,) = client.barriers()
-    assert (stands.members, stands.waiting, stands.holding) == (2, 0, [(1, "dead-lettered", "OSError: closed")])
-    assert stands.why == "task 1 is dead-lettered (OSError: closed): redrive it"
+    held = [(1, "dead-lettered", "OSError: closed", "prices-0-1")]
+    assert (stands.members, stands.waiting, stands.holding) == (2, 0, held)
+    assert stands.why == "task prices-0-1 is dead-lettered (OSError: closed): redrive it"
     assert stands.headers[BARRIER_HEADER] == b"all"
 
     @functools.wraps(shop.price.function)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ...ports import Handlers, Now, Payload, Peer, Port, Work
     from ...tables import barriers as tables
 
+NOT_NAMED = ("", 0, -1)
+
 LISTED = 16
 """Partitions or barriers examined in one step."""
 
@@ -46,19 +48,29 @@ class BarrierList:
         for looks, (topic, partition) in enumerate(places, 1):
             there = list(islice(partition.committed.barriers.by_id.values(), most - len(listed)))
             for at in range(0, len(there), LISTED):
-                listed += [describe(topic, partition, each) for each in there[at : at + LISTED]]
+                listed += [describe(topics, topic, partition, each, sees) for each in there[at : at + LISTED]]
                 yield
             if looks % LISTED == 0:
                 yield
         self._port.reply(peer, Barriers(message.request, listed))
 
 
-def describe(topic: Topic, partition: Partition, barrier: tables.BarrierBody) -> Barrier:
-    """A barrier of a partition."""
+def describe(
+    topics: Topics, topic: Topic, partition: Partition, barrier: tables.BarrierBody, sees: Sees
+) -> Barrier:  # fmt: skip
+    """A barrier of a partition. Members are named as far as their topics may be seen."""
     waiting = (member for member in range(barrier.members) if member not in barrier.words)
     holding = ((member, word) for member, word in sorted(barrier.words.items()) if barrier.holds_up(word))
+    named = list(islice(holding, LISTED_MAX))
     return Barrier(
         topic.id, topic.name, partition.number, barrier.barrier, barrier.members, barrier.ended, barrier.headers,
         barrier.until_us, barrier.members - len(barrier.words), list(islice(waiting, LISTED_MAX)),
-        [(member, word.state, word.reason) for member, word in islice(holding, LISTED_MAX)],
+        [(member, word.state, word.reason) for member, word in named], [_task(topics, word, sees) for _, word in named],
     )  # fmt: skip
+
+
+def _task(topics: Topics, word: tables.Word, sees: Sees) -> tuple[str, int, int]:
+    """The record of a member, by the name of its topic: NOT_NAMED where that is gone, or not to be told."""
+    topic_id, number, offset = word.task
+    home = topics.by_id.get(topic_id)
+    return NOT_NAMED if home is None or offset < 0 or not sees(f"topic:{home.name}") else (home.name, number, offset)

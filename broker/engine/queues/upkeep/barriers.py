@@ -151,8 +151,13 @@ class Barriers:
                 f"results need room: {ways.format('raise max_barrier_bytes')}"
             )
 
-    def tell(self, partition: Partition, tellings: Iterable[MemberEnd], waiter: Gather) -> None:
-        """Propose to tell the barriers of a partition; those that are over need no word."""
+    def tell(
+        self, partition: Partition, origin: tuple[bytes, int], tellings: Iterable[MemberEnd], waiter: Gather
+    ) -> None:
+        """Propose to tell the barriers of a partition; those that are over need no word.
+
+        `origin`: the topic and partition in which the members are.
+        """
         words: dict[bytes, list[MemberEnd]] = {}
         for telling in tellings:
             words.setdefault(telling.barrier, []).append(telling)
@@ -161,7 +166,8 @@ class Barriers:
             barrier = standing.by_id.get(id_)
             if barrier is not None:
                 room = min(_most(partition) - barrier.size, self._config.max_barrier_bytes - standing.bytes)
-                partition.propose(fx.BarrierTold(id_, list(_fitting(found, max(room, 0)))), waiter.one())
+                tasks = [(*origin, each.offset) for each in found]
+                partition.propose(fx.BarrierTold(id_, list(_fitting(found, max(room, 0))), tasks), waiter.one())
 
     # -- firing -------------------------------------------------------------------------------------
 
@@ -237,7 +243,7 @@ def _fitting(tellings: Iterable[MemberEnd], room: int) -> Iterable[tuple[int, st
 def _append(partition: Partition, barrier: BarrierBody, waiter: Gather) -> None:
     """Propose the record of a barrier that is ready. Raises BatchTooLarge."""
     words = [barrier.words[member] for member in range(barrier.members)]
-    value = msgspec.msgpack.encode(words)
+    value = msgspec.msgpack.encode([(word.state, word.result, word.reason) for word in words])
     batch = encode([value], headers=[barrier.headers] if barrier.headers else None, priorities=[barrier.priority])
     entry = Entry(Place(0, 1), effects=(fx.BarrierFired(barrier.barrier),), intake=intake_of(parse(batch)))
     partition.propose_records(batch, entry, waiter)

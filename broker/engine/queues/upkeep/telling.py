@@ -95,7 +95,8 @@ class Teller:
         try:
             target = self._registry.topics.get(topic).partition(number)
             check_serves(target)
-            self._barriers.tell(target, tellings, waiter)
+            origin = self._registry.topics.by_name[partition.topic].id, partition.number
+            self._barriers.tell(target, origin, tellings, waiter)
         except UnknownTopic:
             pass  # the barrier is gone with its topic
         except Error as error:
@@ -149,7 +150,7 @@ class Teller:
         for partition in topic.readable:
             ties = partition.committed.ties
             gone = [
-                MemberEnd(0, tie.topic, tie.partition, tie.barrier, tie.member, DELETED, b"", "")
+                MemberEnd(0, tie.topic, tie.partition, tie.barrier, tie.member, DELETED, b"", "", tie.offset)
                 for tie in ties.open.values()
             ]
             for (target, number), tellings in _by_place([*ties.tellings.values(), *gone]).items():
@@ -157,7 +158,7 @@ class Teller:
                 if home is not None:
                     with suppress(Error):
                         nothing = Gather(lambda: None, lambda error: None)
-                        self._barriers.tell(home.partition(number), tellings, nothing)
+                        self._barriers.tell(home.partition(number), (topic.id, partition.number), tellings, nothing)
             self._sources.pop(partition, None)
 
     def stats(self) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import msgpack
 from penstock.broker.engine.tables import effects as fx
-from penstock.broker.engine.tables.barriers import BarrierTable
+from penstock.broker.engine.tables.barriers import UNKNOWN_TASK, BarrierTable, Word
+from penstock.broker.engine.tables.ties import MemberEnd
 
 ONE, TWO = b"1" * 16, b"2" * 16
 
@@ -80,3 +82,19 @@ def test_a_copy_and_a_snapshot_have_what_is_ready_and_go_on_alone():
     assert other.by_id[ONE].words == {}
     copy.apply(fx.BarrierFired(ONE))
     assert list(made.ready) == [ONE]
+
+
+def test_words_name_their_tasks_and_those_of_logs_of_before_name_none():
+    old = fx.decode(msgpack.encode([[50, ONE, [[0, "dead", b"", "x"]]]]))
+    new = fx.BarrierTold(ONE, [(0, "dead", b"", "x"), (1, "dead", b"", "y")], [(TWO, 3, 17), (TWO, 0, -1)])
+    made = table(SET, *old)
+    assert made.by_id[ONE].words[0].task == UNKNOWN_TASK
+    made.apply(*fx.decode(fx.encode([new])))
+    assert [word.task for word in made.by_id[ONE].words.values()] == [(TWO, 3, 17), (TWO, 0, -1)]
+    assert made.by_id[ONE].words[0].silent.task == (TWO, 3, 17)
+
+
+def test_snapshots_of_before_name_no_tasks():
+    (told,) = msgpack.decode(msgpack.encode([["dead", b"", "x"]]), type=list[Word])
+    (end,) = msgpack.decode(msgpack.encode([[1, TWO, 0, ONE, 4, "dead", b"", "x"]]), type=list[MemberEnd])
+    assert (told.task, end.offset) == (UNKNOWN_TASK, -1)

@@ -142,6 +142,9 @@ class Life:
             assert not self.ended
             assert not each.waiting
             assert {state for _, state, _ in each.holding} == {"cancelled"}
+            for (member, _, _), (topic, partition, offset) in zip(each.holding, each.tasks, strict=True):
+                sent = self.rig.read(self.scene.work, partition)[offset]
+                assert (topic, sent) == ("work", each.barrier.rstrip(b".") + b"/%d" % member)
         for number in range(2):
             ties = self.scene.state(self.scene.work, number).ties
             assert not ties.open

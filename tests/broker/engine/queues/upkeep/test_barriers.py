@@ -319,6 +319,7 @@ def test_a_barrier_of_completion_waits_and_says_for_what(scene: Scene, end: Call
     assert scene.fired() == []
     (stands,) = scene.listed()
     assert stands.holding == [(0, *ENDS[end])]
+    assert stands.tasks == [("", 0, -1) if end is delete_topic else ("work", 0, 0)]
     scene.replays()
 
 
@@ -330,9 +331,10 @@ def test_a_dead_letter_that_is_redriven_lets_its_barrier_go_on(scene: Scene, res
     scene.work_off(b"zero")
     reject(scene)
     assert scene.fired() == []
-    assert scene.listed()[0].holding == [(1, "dead", "no")]
     if restart:
         scene.rig.restart(clean=False)
+    assert scene.listed()[0].holding == [(1, "dead", "no")]
+    assert scene.listed()[0].tasks == [("work", 0, 1)]
     scene.rig.ask(m.RedriveDead, scene.work, GROUP, [(0, 1)])
     scene.work_off(b"one")
     assert scene.fired() == [[("completed", b"zero", ""), ("completed", b"one", "")]]
