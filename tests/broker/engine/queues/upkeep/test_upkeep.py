@@ -100,6 +100,18 @@ def test_what_is_being_redriven_is_not_given_up_meanwhile():
     assert [rig.ask(q.AskTask, topic, "g", 0, at).state for at in (1, 2, 4)] == ["completed", "completed", "discarded"]
 
 
+def test_a_group_that_is_being_deleted_is_left_alone():
+    rig, topic = made(dead_retention_s=100.0)
+    die(rig, topic, [1])
+    rig.pass_time(98)
+    rig.store.hold = True
+    rig.send(m.DeleteQueue(rig.next_request(), topic, "g"))
+    rig.pass_time(10)
+    rig.store.hold = False
+    rig.sync()
+    assert groups(rig, topic) == []
+
+
 def test_of_groups_that_are_gone_nothing_is_remembered():
     rig, topic = made(dead_retention_s=100.0)
     for name in ("a", "b", "c"):
