@@ -12,10 +12,13 @@ from typing import Any, cast
 
 import pytest
 from penstock.broker.broker import Broker
+from penstock.broker.broker_process import GRACE_S, Assembly
+from penstock.broker.config import ServeConfig
 from penstock.broker.intake import TURN_BYTES
 from penstock.broker.latencies import Latencies
 from penstock.broker.poller import Poller
 from penstock.broker.request_names import RequestNames
+from penstock.storage.data_directory import FORMAT, Identity
 from penstock.transport import codec
 from penstock.transport import messages as m
 
@@ -148,3 +151,9 @@ def test_clients_are_heard_again_where_they_were_left(loop: Loop):
     taken = loop.node.held // len(BATCH)
     assert taken
     assert list(loop.clients.sent) == left[taken:]
+
+
+def test_a_broker_gives_its_clients_a_grace_after_each_start() -> None:
+    assembly = Assembly.__new__(Assembly)
+    assembly._config, assembly.advertise = ServeConfig(data="/data"), ["unix:///data/broker.sock"]
+    assert assembly._node_config(Identity(FORMAT, "n", "c"), cast("Any", SimpleNamespace(name="b"))).grace_s == GRACE_S

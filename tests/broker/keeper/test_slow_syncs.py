@@ -46,6 +46,16 @@ def test_a_sync_of_several_logs_is_as_long_as_the_first_of_them_waited(pair: Pai
     assert not syncs_itself(pair, first, 3.0)
 
 
+def test_a_bell_that_comes_before_the_sync_is_done_says_nothing_of_it(pair: Pair):
+    log = pair.open("/a")
+    pair.sync_s = 2 * SLOW_SYNC_S
+    assert syncs_itself(pair, log, 0.0)
+    assert not syncs_itself(pair, log, 1.0)
+    pair.settle(1.0)
+    pair.round(1.0 + 2 * SLOW_SYNC_S)
+    assert not syncs_itself(pair, log, 2.0)
+
+
 def test_a_bell_for_logs_that_nothing_waits_for_says_nothing_of_a_sync(pair: Pair):
     log, lazy = pair.open("/a"), pair.open("/lazy", commit="written")
     pair.sync_s = 2 * SLOW_SYNC_S

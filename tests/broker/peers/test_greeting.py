@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from penstock.broker.engine import NodeConfig
 from penstock.broker.peers.greeting import PeerIdentity, is_replaceable, other_limits, refusal_of
 
 OWN, OTHER = bytes([1] * 16), bytes([2] * 16)
@@ -74,3 +75,11 @@ def test_limits_that_differ_are_named_with_both_values(theirs: dict[str, int], s
     assert found.startswith(said)
     assert bool(found) == bool(said)
     assert not refusal_of(hello, ONE, lambda node: OTHER), "it is let in"
+
+
+def test_limits_are_what_a_leader_accepts_and_nothing_that_is_each_nodes_own() -> None:
+    found = NodeConfig(max_topics=7, node="n", housekeeping_s=1.0, chunk_bytes=9).limits
+    assert found["max_topics"] == 7
+    assert found["max_frame_bytes"] == NodeConfig().max_frame_bytes
+    assert not {"node", "members", "housekeeping_s", "chunk_bytes"} & set(found)
+    assert len(found) <= 64, "a PeerHello carries no more"

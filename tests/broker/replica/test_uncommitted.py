@@ -62,3 +62,18 @@ def test_a_leader_whose_entries_do_not_commit_rests_and_goes_on_once_they_do(mon
     shard.until(lambda: all(shard.answer(leader, request) for request in requests))
     assert [shard.answer(leader, request).offset for request in requests] == [0, 1, 2]
     assert not driven.rests
+
+
+def test_what_another_leader_has_cut_is_not_waited_for_any_more():
+    shard = Shard(12)
+    topic = shard.topic("t")
+    old = shard.until(lambda: shard.leader)
+    shard.cut = {(a, b) for a in shard.numbers for b in shard.numbers if old.number in (a, b)}
+    for _ in range(3):
+        shard.send(old, lambda number: m.Produce(number, topic, 0), bytes(encode([VALUE])))
+        shard.turn(old)
+    assert old.replica._uncommitted.bytes > 3 * len(VALUE)
+    shard.until(lambda: shard.leader not in (None, old))
+    shard.ask(lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"])))
+    shard.cut.clear()
+    shard.until(lambda: not old.replica._uncommitted.bytes)
