@@ -175,6 +175,15 @@ class LogWriter(LogTail):
             OutOfBounds: the log does not hold `seq`.
             StorageFull, Poisoned, Closed, Corrupt.
         """
+        self.go_back(seq)
+        if self.must_cut:
+            cutting.cut(self)
+
+    def go_back(self, seq: int) -> None:
+        """As `cut`, but on the disk with the next append: opened again before that, the log has what was written.
+
+        A log that goes back to an earlier segment is cut at once.
+        """
         self.check_open()
         first, least = self.names[0].base_seq - 1, max(self.safe, self.committed)
         if not first <= seq <= self.written:
@@ -183,11 +192,15 @@ class LogWriter(LogTail):
             raise cutting.UnsafeCut(
                 f"{self.path} cannot be cut behind batch {seq}: everything up to {least} is to stay"
             )
-        if self.must_cut:
-            cutting.cut(self)
         if seq < self.written:
-            cutting.go_back(self, *self.place_behind(seq))
-            cutting.cut(self)
+            if self.files.exists(
+                f"{self.path}/{layout.POISON}"
+            ):  # a log that ends below what it says has lost something
+                cutting.cut(self)
+            end, name = self.place_behind(seq)
+            cutting.go_back(self, end, name)
+            if name != self.names[-1]:
+                cutting.cut(self)
 
     def cut_here(self) -> None:
         """Begin a generation at the end, durably: what another process may yet write behind that is void.

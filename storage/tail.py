@@ -183,8 +183,12 @@ class LogTail:
                 segments.write_mark(active.file, pending.end.mark(self.log_id, active.ref.generation))
 
     def settle(self, generation: int, seq: int) -> None:
-        """A sync of everything up to `seq` succeeded, names included. One of another generation says nothing."""
-        if generation != self.generation or not self.durable < seq <= self.written:
+        """A sync of everything up to `seq` succeeded, names included. One of another generation says nothing.
+
+        The log may have gone back meanwhile: then all that is left was synced.
+        """
+        seq = min(seq, self.written)
+        if generation != self.generation or seq <= self.durable:
             return
         self.durable = seq
         while len(self.opened) > 1 and self.opened[0].last_seq <= seq:

@@ -181,6 +181,16 @@ class OrderLog:
             raise Corrupt(f"entry {index} of {self.log.path} is damaged", path=self.log.path)
         return row.header_checksum
 
+    def up_to_other(self, entries: list[Entry]) -> list[Entry]:
+        """Entries of a leader up to the first in whose place another one stands here. The rest is for later, when the
+        logs that go back for it are prepared. Raises Corrupt."""
+        last = self.last_index()
+        if entries and entries[0].index <= last:
+            for place, entry in enumerate(entries):
+                if self.commit < entry.index <= last and self.term(entry.index) != entry.term:
+                    return entries[: place + 1]
+        return entries
+
     def append(self, entries: Sequence[Entry]) -> bool:
         """Append entries in order, and cut before the first if it stands where another one does.
 

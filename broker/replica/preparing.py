@@ -2,7 +2,7 @@
 
 Idea: making a log takes milliseconds, and so does opening one that rests, as all do after a start. A topic may have a
 thousand. Meanwhile the leader is to hear of this member, so appends wait here in order, and everything else is taken
-at once.
+at once. Logs that went back behind another leader's entries rest, too, until they are cut.
 
 Contract: an append of an earlier term does not wait: the core refuses it. Nothing is made for an entry that is applied,
 as when an append comes twice: its topic may be deleted by now. What waits is bounded; more is dropped, as if

@@ -159,7 +159,7 @@ class Replica:
     def _take_whole(self, message: Message, bodies: Bodies) -> None:
         self._bodies.add(bodies)
         if message.kind is Kind.APPEND:
-            message.entries = self._changes.admitted(message)
+            message.entries = self.order.up_to_other(self._changes.admitted(message))
         if message.kind is not Kind.APPEND or all(map(self._bodies.has_all, message.entries)):
             self.core.step(message)
 
@@ -360,7 +360,7 @@ class Replica:
         back = self.places.cut(index)
         self.order.cut(index)
         for log_id, (seq, _) in back.items():
-            self._history(log_id).cut(seq)
+            self._history(log_id).go_back(seq)  # on the disk when it is prepared for its next append
         self._own = {own for own in self._own if own <= index}
         self._uncommitted.cut(index)
         node = self._id

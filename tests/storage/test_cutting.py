@@ -36,6 +36,11 @@ def sole(commit: str = "durable") -> LogWriter:
     return LogWriter.create(PATH, files=files, log_id=LOG_ID, order=Sole(Promises("/promises", files)), options=options)
 
 
+def changes(log: LogWriter) -> list[int]:
+    """How often the disk was written to and synced."""
+    return [log.files.calls.get(kind, 0) for kind in ("create", "write", "sync", "sync_dir")]
+
+
 def reopened(log: LogWriter) -> LogWriter:
     return opened(log.files, Group())
 
@@ -58,6 +63,59 @@ def test_a_cut_takes_what_is_behind_it_and_what_comes_next_stands_there(seq: int
     assert not verify(log.files, PATH).damage
     log.close()
     assert held(reopened(log)) == other
+
+
+@pytest.mark.parametrize("synced", [0, 4, 5, 6])
+@pytest.mark.parametrize("seq", [3, 4, 5])
+def test_a_log_that_goes_back_in_its_last_segment_is_cut_with_the_next_append(seq: int, synced: int) -> None:
+    log, batches = followed()
+    log.settle(1, synced)
+    lazy, before = seq >= log.names[-1].base_seq, changes(log)
+    assert lazy == (seq > 3)
+    log.go_back(seq)
+    assert (changes(log) == before, log.generation) == (lazy, 1 if lazy else 2)
+    assert (log.written, log.durable, log.end_offset) == (seq, min(seq, synced) if lazy else seq, seq)
+    assert held(log) == batches[:seq]
+    assert [each.last_seq for each in log.segments()][-1] == seq
+    assert held(reopened(log)) == batches[: 6 if lazy else seq]
+    assert log.sync() == log.durable == seq
+    other = leader(4, batches[:seq], [100, 17_000])
+    log.append_stamped(other[seq:])
+    assert (log.generation, held(log)) == (2, other)
+    assert not verify(log.files, PATH).damage
+    log.close()
+    assert held(reopened(log)) == other
+
+
+def test_a_log_that_was_found_after_a_crash_goes_back_without_a_cut() -> None:
+    log, batches = followed()
+    again = reopened(log)
+    before = changes(again)
+    again.go_back(5)
+    again.go_back(4)
+    assert (changes(again), again.must_cut, held(again)) == (before, True, batches[:4])
+    again.append_stamped(leader(4, batches[:4], [100])[4:])
+    assert (again.generation, again.written) == (2, 5)
+
+
+def test_a_sync_of_what_was_taken_back_vouches_for_what_is_left() -> None:
+    log, _ = followed()
+    log.go_back(5)
+    log.settle(2, 6)
+    assert log.durable == 0
+    log.settle(1, 6)
+    assert (log.durable, log.dirty_segments()) == (5, [])
+
+
+def test_a_log_that_went_back_is_synced_by_a_close_which_leaves_no_clean_mark() -> None:
+    log, batches = followed()
+    log.go_back(5)
+    before = log.files.calls["sync"]
+    log.close()
+    assert log.files.calls["sync"] > before
+    again = reopened(log)
+    assert again.must_cut
+    assert held(again) == batches
 
 
 def test_a_cut_behind_the_last_batch_changes_nothing() -> None:

@@ -81,7 +81,7 @@ class OfficeLife:
                 self.met.update(type(effect).__name__ for effect in entry.effects)
             least = max(history.log.safe, history.log.committed)
             if least < history.log.written and self.dice.random() < 0.25:
-                history.cut(self.dice.randint(least, history.log.written))
+                history.go_back(self.dice.randint(least, history.log.written))
                 self.met["cut"] += 1
         self.rig.node.resign()
         self.rig.node.disconnect("c")

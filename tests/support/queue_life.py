@@ -346,7 +346,7 @@ class Life(Claims):
             return
         number = self.dice.randrange(len(moments))
         self.note(f"cut {partition}: {number + 1} of {len(moments)}")
-        self.partition_at(partition).history.cut(moments[number].written)
+        self.partition_at(partition).history.go_back(moments[number].written)
         self.shelves[partition] = moments[number].shelf.copy()
         moments.clear()  # the cut is durable
 

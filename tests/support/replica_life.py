@@ -147,7 +147,7 @@ class ReplicaWorld:
         self._append(Entry(index, self.term))
 
     def go_back(self, log: LogWriter, seq: int) -> None:
-        log.cut(seq)
+        log.go_back(seq)
 
     def checkpoint(self) -> None:
         for log in self.logs.values():

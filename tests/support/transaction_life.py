@@ -338,7 +338,7 @@ class Life:
             if least < log.written and self.dice.random() < 0.5:
                 seq = self.dice.randint(least, log.written)
                 self.note(f"cut {log.path} to {seq}")
-                history.cut(seq)
+                history.go_back(seq)
 
     def _give_up(self) -> None:
         """Clients whose connection is lost do not go on with what was not answered."""

@@ -74,9 +74,9 @@ class History(Generic[S]):
                 self.on_applied(entry)
             yield entry
 
-    def cut(self, seq: int) -> None:
-        """Take back what is in the log behind `seq`. Raises what `LogWriter.cut` does."""
-        self.log.cut(seq)
+    def go_back(self, seq: int) -> None:
+        """Take back what is in the log behind `seq`. Raises what `LogWriter.go_back` does."""
+        self.log.go_back(seq)
         while self.in_flight and self.in_flight[-1].place.seq > seq:
             self.in_flight.pop()
 

@@ -60,7 +60,7 @@ def test_what_is_cut_between_two_offices_never_was():
     topic = rig.topic()
     held(rig, topic)
     history = partition_of(rig, topic).history
-    history.cut(history.log.durable)
+    history.go_back(history.log.durable)
     rig.resign()
     rig.store.hold = False
     rig.sync()
@@ -125,7 +125,7 @@ def test_a_topic_whose_entry_is_cut_leaves_nothing():
     rig.store.hold = True
     rig.send(m.CreateTopic(rig.next_request(), "t", 1, {}))
     rig.turn()
-    rig.node._registry.catalogue.cut(0)
+    rig.node._registry.catalogue.go_back(0)
     rig.resign()
     rig.store.hold = False
     rig.sync()
@@ -236,7 +236,7 @@ def test_a_token_of_an_office_is_above_all_that_earlier_ones_gave():
     rig.ask_lease(topic)  # in the log, and taken back
     history = partition_of(rig, topic).history
     lost = partition_of(rig, topic).proposed.queues.by_name["g"].last_token
-    history.cut(history.log.durable)
+    history.go_back(history.log.durable)
     rig.store.hold = False
     rig.resign()
     tokens += [lost, rig.lease(topic).token]
@@ -255,7 +255,7 @@ def test_a_stage_is_open_again_when_its_decision_is_cut():
     rig.turn()
     rig.resign()
     history = home(rig, "etl").history
-    history.cut(history.log.durable)
+    history.go_back(history.log.durable)
     rig.node.advance(rig.now)
     rig.store.hold = False
     assert sealed(rig, topic) == set()
@@ -271,7 +271,7 @@ def test_a_cut_leaves_in_flight_what_is_not_behind_it():
     history = partition_of(rig, topic).history
     rig.send(m.Produce(rig.next_request(), topic, 0), bytes(staged([b"y"], 4)))
     rig.turn()
-    history.cut(history.log.written - 1)
+    history.go_back(history.log.written - 1)
     rig.resign()
     rig.store.hold = False
     rig.sync()
@@ -322,7 +322,7 @@ def test_a_late_duplicate_of_a_stage_is_refused_while_the_end_of_its_epoch_is_in
     late = rig.ask(m.Produce, topic, 0, payload=staged([b"1"], 1))
     assert late.code == "no_leader", "it would be published once more if the end of the epoch is cut"
     history = home(rig, "etl").history
-    history.cut(history.log.durable)
+    history.go_back(history.log.durable)
     rig.node.advance(rig.now)
     assert sealed(rig, topic) == {1}
     rig.store.hold = False
@@ -429,7 +429,7 @@ def test_the_driver_comes_back_at_once_where_the_next_office_may_open():
     rig.node.resign()
     assert rig.node.tick(rig.now) > 0.0
     history = partition_of(rig, topic).history
-    history.cut(history.log.durable)
+    history.go_back(history.log.durable)
     assert rig.node.tick(rig.now) == 0.0
 
 

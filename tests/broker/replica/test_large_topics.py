@@ -107,6 +107,42 @@ def test_first_appends_to_many_logs_open_a_few_in_each_turn(killed: str):
     shard.invariants.check(full=True)
 
 
+def test_a_leader_that_was_cut_off_cuts_a_few_logs_in_each_turn():
+    shard, old, topic = wide(7, 60)
+    others = [each for each in shard.members.values() if each is not old]
+    for each in others:
+        shard.cut |= {(old.number, each.number), (each.number, old.number)}
+    produce = [lambda number, at=partition: m.Produce(number, topic, at) for partition in range(60)]
+    for request in produce:
+        shard.send(old, request, bytes(encode([b"never committed"])))
+    while old.leads:  # until no other member has answered for long
+        shard.tick(old)
+        shard.turn(old)
+    shard.network.clear()
+    shard.until(lambda: any(each.leads for each in others))
+    new = next(each for each in others if each.leads)
+    requests = [shard.send(new, request, bytes(encode([b"instead"]))) for request in produce]
+    shard.until(lambda: all(shard.answer(new, request) is not None for request in requests))
+    assert old.replica is not None
+    assert new.replica is not None
+    places = old.replica.places
+    assert len({row.log_id for row in places.rows(places.entry + 1, places.last)}) >= 60
+    shard.cut.clear()
+    shard.network.clear()
+    for _ in range(60):
+        for member in shard.members.values():
+            before = member.files.syncs
+            for sent in [sent for sent in shard.network if sent.message.to == member.number]:
+                shard.deliver(shard.network.index(sent))
+            shard.tick(member)
+            shard.guard(member, lambda replica, at=member: replica.turn(at.now))
+            assert member.files.syncs - before <= 60
+            shard.sync(member)
+    assert new.leads
+    assert old.replica.places.applied == new.replica.places.applied
+    shard.invariants.check(full=True)
+
+
 def resting_logs(member: Member) -> int:
     """Logs that a first append has to open."""
     assert member.replica is not None

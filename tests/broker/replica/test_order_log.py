@@ -72,6 +72,19 @@ def test_an_entry_that_is_not_there_has_no_term_and_one_behind_a_gap_is_refused(
         order.append([Entry(4, 1)])
 
 
+def test_entries_of_a_leader_are_taken_up_to_the_first_that_contradicts_what_is_here():
+    order = opened(MemoryFiles())
+    order.append([some(1, 1), some(2, 1), some(3, 2), some(4, 2)])
+    order.commit = 2
+    same, others = [some(3, 2), some(4, 2), some(5, 2)], [some(4, 3), some(5, 3), some(6, 3)]
+    assert order.up_to_other([]) == []
+    assert order.up_to_other(same) == same
+    assert order.up_to_other(others[1:]) == others[1:]
+    assert order.up_to_other([same[0], *others]) == [same[0], others[0]]
+    decided = [some(1, 9), some(2, 9)]
+    assert order.up_to_other([*decided, *others]) == [*decided, others[0]]
+
+
 def test_entries_that_contradict_what_is_there_replace_it():
     for reopen in (False, True):
         files = MemoryFiles()
