@@ -237,9 +237,7 @@ class Log:
         keys: Sequence[bytes | None] | None = None,
         headers: Headers = None,
     ) -> int:
-        """Append one record, or a list of them, and wait as `commit` says. Returns the first offset.
-
-        A list of up to 4 MB is one batch.
+        """Append one record, or a list (one batch up to 4 MB), and wait as `commit` says. Returns the first offset.
 
         Args:
             value: bytes of one record, or a list of them. None, also in a list, for a null.
