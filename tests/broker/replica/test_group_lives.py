@@ -47,8 +47,8 @@ def test_a_callback_that_comes_twice_is_noticed(monkeypatch: pytest.MonkeyPatch)
 def test_an_end_that_a_barrier_does_not_hear_of_is_noticed(monkeypatch: pytest.MonkeyPatch):
     tell = Barriers.tell
 
-    def half(self: Barriers, partition: Any, tellings: Any, waiter: Any) -> None:
-        tell(self, partition, [each for each in tellings if each.member != 1], waiter)
+    def half(self: Barriers, partition: Any, origin: Any, tellings: Any, waiter: Any) -> None:
+        tell(self, partition, origin, [each for each in tellings if each.member != 1], waiter)
 
     monkeypatch.setattr(Barriers, "tell", half)
     assert "callbacks of" in failure(0, 100, kind="groups")
