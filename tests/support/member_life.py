@@ -74,7 +74,7 @@ class MemberLife:
     sent: list[Sent] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
 
-    CONFIG: ClassVar[dict[str, float]] = {"housekeeping_s": 0.5}
+    CONFIG: ClassVar[dict[str, float]] = {"housekeeping_s": 0.5, "grace_s": 3600.0}
 
     def __post_init__(self) -> None:
         self.shard = Shard(self.seed, **self.CONFIG)
