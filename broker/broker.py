@@ -180,13 +180,15 @@ class Broker:
 
     def _settle(self, at: Now) -> None:
         """Append proposals, start their syncs, answer committed requests."""
-        dirty = self._node.flush(at)
+        intake, node = self._intake, self._node
+        idle = not intake.exhausted and intake.messages <= IDLE_MESSAGES and intake.bytes <= IDLE_BYTES
+        dirty = node.flush(at, hurry=idle)
         waiting = self._names.take_waiting() if self._names.fresh else ()
         if dirty:
-            intake = self._intake
-            idle = not intake.exhausted and intake.messages <= IDLE_MESSAGES and intake.bytes <= IDLE_BYTES
-            self._watermarks.flushed(dirty, idle=idle, now_s=at.monotonic_s, named=waiting)
-        self._node.advance(at)
+            is_synced = self._watermarks.flushed(dirty, idle=idle, now_s=at.monotonic_s, named=waiting)
+            if is_synced and node.answer_ahead():
+                self._port.send_answers()  # the rest of the turn goes by while the client goes on
+        node.advance(at)
 
     def _patience(self, wait: float, at: Now) -> float:
         if self._room.refused != self._told_refused and at.monotonic_s >= self._tell_refused_s:

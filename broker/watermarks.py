@@ -210,8 +210,8 @@ class Watermarks:
 
     # -- after an append --------------------------------------------------------------------------
 
-    def flushed(self, logs: Iterable[LogWriter], *, idle: bool, now_s: float, named: Sequence[str] = ()) -> None:
-        """Make sure that logs just appended to become durable.
+    def flushed(self, logs: Iterable[LogWriter], *, idle: bool, now_s: float, named: Sequence[str] = ()) -> bool:
+        """Make sure that logs just appended to become durable. Returns whether the only one was synced here, or failed.
 
         `idle` says that nothing else waits to be done, so that a sync in the loop delays no request.
         `named`: ids of requests that wait for it, for the keeper's log.
@@ -225,10 +225,10 @@ class Watermarks:
                 self._take_poison(held)
         if works and idle and len(dirty) == 1 and not (self._pending or self._is_slow or dirty[0].lazy):
             self._sync_alone(dirty[0], now_s)
-            return
+            return True
         ring = False
         for held in dirty:
-            if held.inline_only or not works or held.log.poisoned is not None:
+            if held.inline_only or not works or held.log.poisoned is not None or held.log.failing:
                 self._sync_inline(held, even_lazy=held.inline_only)
                 continue
             self._take_synced(held)
@@ -243,6 +243,7 @@ class Watermarks:
                 link.send([messages.Named(list(named[: messages.NAMED_MOST]))])
             link.ring()
             self._ring_due = False
+        return False
 
     def _sync_alone(self, held: TrackedLog, now_s: float) -> None:
         """Sync for waiting requests, and leave the mark to `after_answers`."""

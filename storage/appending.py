@@ -90,6 +90,8 @@ def _append_one(tail: LogTail, segment: Segment, batch: Buffer, end: int, time_u
         segment.write_batch(seq, entry.buffers, end)
     except BaseException as error:
         _give_up(tail, [], error, interrupted=True, begun=(segment, position))
+    if tail.hurries:
+        tail.begin_sync()
     tail.written, tail.end_offset, tail.checksum = seq, entry.end_offset, entry.checksum
     tail.last_time_us, tail.ends[seq] = time_us, entry.end_offset
     if len(tail.ends) > 2 * ENDS_KEPT:

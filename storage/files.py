@@ -54,6 +54,10 @@ SMALL_BYTES = 64 << 10
 Progress = Callable[[int, int], None]
 """`progress(bytes done, bytes in all)`, which those who read or copy many files call now and then."""
 
+_WRITE_OUT = 2  # of sync_file_range: begin to write, and wait for nothing
+_WHOLE = ctypes.c_longlong(0)  # of a file: from its start, and to its end
+_NOT_THERE = (errno.ENOSYS, errno.EINVAL, errno.EPERM)  # of a system call
+
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100
 _FLOCK = struct.Struct("hhqqi4x")
@@ -151,6 +155,14 @@ class File:
             os.posix_fallocate(self._descriptor, 0, size)
         except OSError as error:
             raise full_or(error, self.path, f"reserve {size} bytes for") from error
+
+    def begin_sync(self) -> None:
+        """Have the disk begin to write what `sync` will wait for. An OSError says what one of `sync` says."""
+        call = _sync_file_range()
+        if call is not None and call(self._descriptor, _WHOLE, _WHOLE, _WRITE_OUT):
+            code = ctypes.get_errno()
+            if code not in _NOT_THERE:
+                raise OSError(code, os.strerror(code), self.path)
 
     def sync(self) -> None:
         """fdatasync. After an OSError nothing is known about the bytes written: never sync the same ones again."""
@@ -420,3 +432,9 @@ def _rename_noreplace(source: str, target: str) -> bool:
 @cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
+
+
+@cache
+def _sync_file_range() -> Callable[..., int] | None:
+    """The call of the C library, if it has it. It does not wait, so no other thread gets the interpreter meanwhile."""
+    return getattr(ctypes.PyDLL(None, use_errno=True), "sync_file_range", None)

@@ -233,6 +233,11 @@ class LogWriter(LogTail):
         row = self._own_reader().row(seq)
         return None if row is None else row.header_checksum
 
+    def newest(self, seq: int) -> bytes | None:
+        """Batch `seq` as it was written, if it is the last one and in memory."""
+        newest = self.opened[-1].newest if self.opened else None
+        return newest.batch if newest is not None and newest.seq == seq else None
+
     def batch_at(self, seq: int) -> bytes:
         """The bytes of a batch that is here, committed or not. Raises Corrupt, OutOfBounds."""
         chunk = self._own_reader().cursor_at(seq).next(1, seq)

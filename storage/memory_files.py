@@ -70,6 +70,9 @@ class MemoryFile(File):
     def allocate(self, size: int) -> None:
         self.content.grow(size)
 
+    def begin_sync(self) -> None:
+        return None
+
     def sync(self) -> None:
         return None
 

@@ -64,6 +64,9 @@ class DraftFile(File):
     def allocate(self, size: int) -> None:
         self._draft.size = max(self._draft.size, size)
 
+    def begin_sync(self) -> None:
+        return None
+
     def sync(self) -> None:
         return None
 

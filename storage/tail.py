@@ -47,6 +47,7 @@ class LogTail:
     one that is written last. Nothing is open before the first append; then the log ends at `resting`. `must_cut`:
     bytes that are not the log's may lie behind the end, so the next append goes to a new generation. `term` is that of
     the last batch or, with `in_term`, one that was begun since the log was opened. `is_parents`: in a forked child.
+    `hurries`: a sync follows the next append at once, so that the disk may begin.
     """
 
     on_segment: Callable[[SegmentRef], None] | None = None
@@ -76,6 +77,7 @@ class LogTail:
         self.must_cut = not in_place
         self.ready = self.closed = self.segment_ends = self.in_term = False
         self.poisoned: str | None = None
+        self.hurries = False
         self.opened: list[Segment] = []
         self.resting = end
         self.resting_name = end_name
@@ -162,6 +164,18 @@ class LogTail:
         pending = self.pending()
         self.carry_out(pending, mark=mark)
         self.settle(pending.generation, pending.end.seq)
+
+    def begin_sync(self) -> None:
+        """Have the disk begin to write what the next `sync` waits for. If that fails, so will the sync."""
+        try:
+            self.opened[-1].file.begin_sync()
+        except OSError as error:
+            self._failure = error
+
+    @property
+    def failing(self) -> bool:
+        """Whether the next sync fails, for what is known: no other process is to be asked for one."""
+        return self._failure is not None
 
     def pending(self) -> PendingBatch:
         """The extent of a sync that begins now: `carry_out` runs it, `settle` records its success."""

@@ -58,6 +58,11 @@ class ReadingDesk:
             **self._dead.handlers,
         }
 
+    @property
+    def awaits(self) -> bool:
+        """Whether a request waits for records."""
+        return bool(self.fetching.awaiting.parked.standing or self.fetching_many.standing or self.ends.by_topic)
+
     def end_moved(self, partition: Partition) -> None:
         """Offer new records to requests that wait for them."""
         if self.fetching.awaiting.parked.standing:

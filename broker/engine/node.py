@@ -273,15 +273,25 @@ class Node:
         """Whether another node copies the files of the logs, so that none is replaced or removed meanwhile."""
         self._upkeep.held = held
 
-    def flush(self, now: Now) -> list[LogWriter]:
+    def flush(self, now: Now, *, hurry: bool = False) -> list[LogWriter]:
         """Append everything proposed since the last flush, once per partition.
 
         Returns the logs appended to. For those with `commit="durable"` the driver now sees to a sync; those
-        with "written" are committed already. Call `advance` next in any case.
+        with "written" are committed already. Call `advance` next in any case. `hurry`: where it is one log, that sync
+        follows at once, so the disk may begin.
         """
         if self._reserve is not None:
             self._reserve.flushed()
-        return [] if self._office is None else self._office.flush(now)
+        return [] if self._office is None else self._office.flush(now, hurry=hurry)
+
+    def answer_ahead(self) -> bool:
+        """Answer for what one log has committed before `advance` applies it, where the answers say nothing that follows
+        from that, and no reader waits who is to have the records before their producer hears of them.
+
+        Returns whether there are answers, which the driver sends before it calls `advance`.
+        """
+        office = self._office
+        return office is not None and not self._desk.awaits and office.answer_ahead()
 
     def advance(self, now: Now) -> None:
         """Answer for what `log.committed` has reached, fail what a poisoned log will never commit, and deliver."""

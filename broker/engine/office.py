@@ -129,7 +129,7 @@ class Office:
 
     # -- what a turn does -----------------------------------------------------------------------------
 
-    def flush(self, now: Now) -> list[LogWriter]:
+    def flush(self, now: Now, *, hurry: bool) -> list[LogWriter]:
         """Append everything proposed since the last flush, once per partition. Returns the logs appended to."""
         dirty = self.overlays.dirty
         if not dirty and not self.overlays.followed:
@@ -139,7 +139,16 @@ class Office:
             self.lending.at(now)
         if self.queues.lines.parked.standing:
             self.queues.before_flush(list(dirty), time_us)
-        return self.overlays.flush(time_us)
+        return self.overlays.flush(time_us, hurry=hurry)
+
+    def answer_ahead(self) -> bool:
+        """Answer for the one log with something in flight, unless a session reads it; see Overlay.answer_ahead."""
+        unsettled = self.overlays.unsettled
+        if len(unsettled) != 1:
+            return False
+        (overlay,) = unsettled
+        partition = self._registry.partitions.get(overlay.history)
+        return partition is not None and not self.sessions.readers.of(partition) and overlay.answer_ahead()
 
     def advance(self) -> bool:
         """Answer for what is committed. Returns whether there may be something new."""

@@ -103,7 +103,7 @@ class ShardMember:
         """See Exchange."""
         self.replica.exchange.mend(damage, on_mended)
 
-    def flush(self, now: Now) -> list[LogWriter]:
+    def flush(self, now: Now, *, hurry: bool = False) -> list[LogWriter]:
         """Take what peers sent, and write and send what follows. Returns the logs that entries wait for."""
         replica, links = self.replica, self._links
         for arrival in links.take():
@@ -150,6 +150,10 @@ class ShardMember:
                 )
         self._told_differing = {path for path in found if path in self._differing}
         self._differing = found
+
+    def answer_ahead(self) -> bool:
+        """What is durable here alone is not committed."""
+        return False
 
     def advance(self, now: Now) -> None:
         """Acknowledge what is durable, apply and answer what is committed."""

@@ -86,7 +86,7 @@ class RecoveringMember:
         else:
             self._node.refuse(peer, message)
 
-    def flush(self, now: Now) -> list[LogWriter]:
+    def flush(self, now: Now, *, hurry: bool = False) -> list[LogWriter]:
         """Take what peers sent, and ask for more. Raises ReplicaBroken once all is staged, StorageFull, Poisoned."""
         recovery, links = self._recovery, self._links
         for arrival in links.take():
@@ -108,6 +108,10 @@ class RecoveringMember:
         if (problem := self._recovery.problem) not in ("", self._told_problem):
             self._told_problem = problem
             say(f"{problem}: this node fetches the log from a leader, once there is one that has it whole")
+
+    def answer_ahead(self) -> bool:
+        """What is durable here alone is not committed."""
+        return False
 
     def advance(self, now: Now) -> None:
         """See Node."""

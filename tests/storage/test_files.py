@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import socket
@@ -11,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from penstock.storage import files as storage_files
 from penstock.storage.errors import StorageFull
 from penstock.storage.files import FileLock, Files, full_or
 from penstock.storage.memory_files import MemoryFiles
@@ -66,6 +68,46 @@ def test_what_is_written_is_read_back_also_through_other_descriptors_and_mapping
     file.sync()
     file.close()
     other.close()
+
+
+def test_a_sync_that_was_begun_changes_nothing_and_ends_as_any(place) -> None:
+    files, root = place
+    with files.create(f"{root}/a", 5000) as file:
+        file.pwritev([b"x"], 0)
+        file.begin_sync()
+        file.sync()
+        assert file.pread(2, 0) == b"x\0"
+
+
+@pytest.mark.parametrize(
+    ("code", "fails"), [(errno.EIO, True), (errno.ENOSPC, True), (errno.ENOSYS, False), (errno.EPERM, False)]
+)
+def test_a_sync_that_cannot_begin_is_told_unless_the_system_knows_no_such_call(tmp_path, monkeypatch, code, fails):
+    def call(*_: object) -> int:
+        ctypes.set_errno(code)
+        return -1
+
+    monkeypatch.setattr(storage_files, "_sync_file_range", lambda: call)
+    with Files().create(f"{tmp_path}/a", 5000) as file:
+        if fails:
+            with pytest.raises(OSError, match=os.strerror(code)) as caught:
+                file.begin_sync()
+            assert (caught.value.errno, caught.value.filename) == (code, f"{tmp_path}/a")
+        else:
+            file.begin_sync()
+
+
+def test_a_sync_of_a_file_that_was_closed_does_not_begin(tmp_path):
+    file = Files().create(f"{tmp_path}/a", 5000)
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.begin_sync()
+
+
+def test_a_system_without_the_call_begins_no_sync(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage_files, "_sync_file_range", lambda: None)
+    with Files().create(f"{tmp_path}/a", 5000) as file:
+        file.begin_sync()
 
 
 def test_more_buffers_than_one_call_takes_are_written_whole(place) -> None:

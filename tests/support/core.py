@@ -90,8 +90,9 @@ class Core:
 
     def turn(self) -> None:
         """Append, publish, let the keeper work, answer."""
-        dirty = self.node.flush(self.now)
-        self.watermarks.flushed(dirty, idle=self.idle, now_s=self.now_s)
+        dirty = self.node.flush(self.now, hurry=self.idle)
+        if self.watermarks.flushed(dirty, idle=self.idle, now_s=self.now_s):
+            self.node.answer_ahead()
         self.node.advance(self.now)
         if not self.hold:
             self._deliver()

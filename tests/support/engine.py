@@ -153,6 +153,7 @@ class Rig:
         self.config = NodeConfig(**config)
         self.random = random.Random(seed)
         self.principal: Principal | None = None  # of what is sent
+        self.answers_ahead = False  # of what is applied, as an idle broker does
         self.node = self._open()
         self._request = 0
 
@@ -168,6 +169,8 @@ class Rig:
                 if not (self.store.hold or self.store.leaves(log)) and log.poisoned is None:
                     with suppress(Poisoned):  # the log says so itself
                         log.sync()
+            if self.answers_ahead:
+                self.node.answer_ahead()
             self.node.advance(self.now)
             self.node.tick(self.now)
 

@@ -1,4 +1,5 @@
-"""One life of two nodes: one recognises a few plain records, the other judges every batch. They must always be equal.
+"""One life of two nodes: one recognises a few plain records, and answers before it applies them; the other judges every
+batch, and answers once it is applied. They must always be equal.
 
 Idea: both are sent the same, right and wrong, in the same turns; after each step the bytes of all files, the encoded
 states, all answers, in order, and the counters are compared. `met` counts what the first node found in batches.
@@ -112,6 +113,8 @@ class FewLife:
             for log in rig.node.flush(rig.now):
                 if durable and not rig.store.hold:
                     log.sync()
+            if is_whole and rig is self.rigs[0]:
+                self.met["answered ahead"] += rig.node.answer_ahead()
             if is_whole:
                 rig.node.advance(rig.now)
                 rig.node.tick(rig.now)

@@ -97,6 +97,7 @@ class Life:
                 command = self.dice.choice(COMMANDS)
                 self.steps.append(command.__name__)
                 command(self)
+                self.rig.answers_ahead = not self.rig.answers_ahead
                 self.rig.turn(self.dice.choice([0, 1, 1, 2, 5]))
                 self._hear()
             self.rest()

@@ -56,6 +56,9 @@ class CachedFile(MemoryFile):
         end = position + sum(map(len, buffers))
         self._disk.dirty.update(range(position // PAGE, (end + PAGE - 1) // PAGE))
 
+    def begin_sync(self) -> None:
+        self._files.write_back(self.path, self.content)  # if that fails, it is `sync` that tells
+
     def sync(self) -> None:
         self._files.syncs += 1
         self._files.write_back(self.path, self.content)

@@ -44,7 +44,11 @@ TERM_SHIFT = 40
 
 
 class Waiter(Protocol):
-    """The proposer of something, told at most once what became of it."""
+    """The proposer of something, told at most once what became of it.
+
+    One whose answer may not need the state has `answer_ahead`, too: as `committed`, before the batch is applied. It
+    returns whether it answered; if not, nothing has changed.
+    """
 
     def committed(self, place: Place) -> None:
         """The proposal is committed at `place` (offset, seq, term and time hold)."""
@@ -309,6 +313,23 @@ class Overlay(Generic[S]):
             if one is not None:
                 return [one]
         return queue + tail.proposals()
+
+    def answer_ahead(self) -> bool:
+        """Have those answer who wait for batches that are committed and not applied yet, in their order, up to one that
+        cannot: its answer needs the state. Returns whether any did; they hear nothing more.
+        """
+        answered, waiting, committed_seq = False, self.waiting, self.log.committed
+        for entry in self.history.in_flight:
+            place = entry.place
+            if place.seq > committed_seq:
+                break
+            waiters = waiting.get(place.seq, ())
+            while waiters and (ahead := getattr(waiters[0], "answer_ahead", None)) is not None and ahead(place):
+                del waiters[0]
+                answered = True
+            if waiters:
+                break
+        return answered
 
     def advance(self) -> int:
         """Apply what is committed by now and tell its waiters. Returns how many batches that was."""

@@ -88,16 +88,19 @@ class Overlays:
 
         return resume
 
-    def flush(self, time_us: int) -> list[LogWriter]:
+    def flush(self, time_us: int, *, hurry: bool = False) -> list[LogWriter]:
         """Append everything proposed since the last flush, but behind a gate that is closed, and to logs of a topic
         that is being deleted. Where many logs rest, some of them stay dirty until the next flush.
 
-        Returns the logs with something new.
+        `hurry`: the disk begins to write at once if it is one log that becomes durable. Returns the logs with something
+        new.
         """
         appended, gates, opened = self.followed, self.gates, 0
         overlays = [each for each in self.dirty if each not in self._halted] if self._halted else list(self.dirty)
         self.dirty.clear()
+        hurry = hurry and len(overlays) == 1
         for overlay in overlays:
+            overlay.log.hurries = hurry and overlay.log.options.commit == "durable"
             if overlay.log.rests:
                 if opened == OPENED_AT_ONCE:
                     self.dirty[overlay] = None

@@ -49,6 +49,9 @@ class ProduceReply(Struct, eq=False):
     def committed(self, place: Place) -> None:
         self.port.reply(self.peer, Produced(self.request, place.offset, place.term, place.time_us))
 
+    def answer_ahead(self, place: Place) -> bool:
+        return self.port.reply(self.peer, Produced(self.request, place.offset, place.term, place.time_us))
+
     def failed(self, error: Error) -> None:
         self.port.reply(self.peer, failure(self.request, error))
 
@@ -83,11 +86,16 @@ class Gather:
         finish: Callable[[], object],
         refuse: Callable[[Error], None],
         on_failure: Callable[[], None] | None = None,
+        ahead: Callable[[Place], bool] | None = None,
     ) -> None:
-        """`on_failure` is called at the first failure, when others may still be on their way."""
+        """`on_failure` is called at the first failure, when others may still be on their way.
+
+        `ahead` answers as `finish` does, if that says nothing of the state, before what is waited for is applied.
+        """
         self._finish = finish
         self._refuse = refuse
         self._on_failure = on_failure
+        self._ahead = ahead
         self._waiting = 1
         self._error: Error | None = None
 
@@ -112,6 +120,11 @@ class Gather:
 
     def committed(self, place: Place) -> None:
         self._count()
+
+    def answer_ahead(self, place: Place) -> bool:
+        """Answer, if nothing else is waited for."""
+        ahead = self._ahead
+        return ahead is not None and self._waiting == 1 and self._error is None and ahead(place)
 
     def failed(self, error: Error) -> None:
         first, self._error = self._error is None, self._error or error

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...logs.clock import LogTime
     from ...logs.topics import Topic, Topics
     from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+    from ...tables.producers import Place
     from ...tables.queues.leases import Lease as TakenRecords
     from ...tables.queues.leases import Range, Run
     from ..choosing.answering import Answering
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ..group_rates import GroupRates
     from ..lines import Line, Lines
     from ..topic_queues import StreamGroups
+    from ..verbs import Granted
     from ..wakeups import Watching
     from .settling import SettleRequests
 
@@ -126,6 +128,7 @@ class LeaseRequests:
             lambda: self._finish(demand),
             lambda error: self._failed(demand, error),
             lambda: self._wait_no_more(demand),
+            lambda place: self._answer_ahead(demand, place),
         )
 
     def _is_cold(self, demand: Demand, line: Line) -> bool:
@@ -311,16 +314,27 @@ class LeaseRequests:
         granted, partition, message = demand.granted, demand.partition, demand.message
         assert granted is not None
         assert partition is not None
-        left_us = max(0, granted.until_us - self._time.last_us)
-        runs = without(granted.runs, reading.rest)
-        answer = Leased(
-            message.request, partition.number, granted.token, granted.until_us, left_us // 1000, runs, demand.refused
-        )
+        answer = self._leased(demand, partition, granted, without(granted.runs, reading.rest))
         if not self._port.reply(demand.peer, answer, reading.payload):
             self._take_back(demand)
         elif reading.rest:
             verbs.release(partition, message.group, granted, reading.rest, self._time.last_us)
         self._taken.pop(demand, None)
+
+    def _leased(self, demand: Demand, partition: Partition, granted: Granted, runs: list[Run]) -> Leased:
+        request, left_us = demand.message.request, max(0, granted.until_us - self._time.last_us)
+        return Leased(request, partition.number, granted.token, granted.until_us, left_us // 1000, runs, demand.refused)
+
+    def _answer_ahead(self, demand: Demand, place: Place) -> bool:
+        """Answer with a batch that was leased as it came, whole, and is in memory."""
+        granted, partition = demand.granted, demand.partition
+        if granted is None or partition is None or granted.taken is not None or len(granted.runs) != 1:
+            return False
+        first, count, _ = granted.runs[0]
+        batch = partition.log.newest(place.seq) if (first, count) == (place.offset, place.count) else None
+        if batch is None or len(batch) > self._most_bytes(demand.message):
+            return False
+        return self._port.reply(demand.peer, self._leased(demand, partition, granted, granted.runs), batch)
 
     def _take_back(self, demand: Demand) -> None:
         """Return the records of a lease that cannot be delivered."""

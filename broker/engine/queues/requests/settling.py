@@ -90,14 +90,14 @@ class SettleRequests:
         check_name("group", message.group)
         refused: list[Refusal] = []
 
-        def finish() -> None:
-            self._port.reply(peer, Settled(message.request, refused))
+        def finish() -> bool:
+            return self._port.reply(peer, Settled(message.request, refused))
 
         def refuse(error: Error) -> None:
             self.failed(topic, message.group, (settle.partition for settle in message.settles))
             self._port.reply(peer, failure(message.request, error))
 
-        gather = Gather(finish, refuse)
+        gather = Gather(finish, refuse, ahead=lambda _: finish())
         refused += yield from self.propose(topic, message.group, message.settles, now, gather)
         if message.recalled:
             yield from self.recall(peer, message.recalled)

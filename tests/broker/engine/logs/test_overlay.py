@@ -31,6 +31,18 @@ class Told:
         self.words.append(error.code)
 
 
+class Ahead(Told):
+    """One that answers before what it waits for is applied, if it can."""
+
+    def __init__(self, *, can: bool = True) -> None:
+        super().__init__()
+        self._can = can
+
+    def answer_ahead(self, place: Place) -> bool:
+        self.words += [f"ahead {place.seq}"] if self._can else []
+        return self._can
+
+
 def partition_of(rig: Rig) -> Any:
     rig.topic()
     return next(iter(rig.node._registry.partitions.values()))
@@ -224,3 +236,41 @@ def test_effects_of_one_flush_share_a_batch_as_far_as_they_fit(
     overlay.log.sync()
     overlay.advance()
     assert told.words == [f"committed {len(batches)}"], "with the last of them"
+
+
+def test_who_answers_ahead_does_so_once_it_is_committed_and_hears_nothing_more():
+    rig = Rig()
+    overlay, waiters = overlay_on(rig), [Ahead(), Ahead(), Ahead()]
+    for number, waiter in enumerate(waiters[:2]):
+        propose(overlay, waiter, producer_id=9 + number)
+    overlay.flush(rig.now.wall_us)
+    assert not overlay.answer_ahead()
+    overlay.log.sync()
+    propose(overlay, waiters[2], producer_id=11)
+    overlay.flush(rig.now.wall_us)
+    assert overlay.answer_ahead()
+    assert [waiter.words for waiter in waiters] == [["ahead 1"], ["ahead 2"], []], "the third is not durable"
+    assert overlay.history.committed.end == 0
+    assert not overlay.answer_ahead()
+    assert overlay.advance() == 2
+    overlay.log.poison("a sync failed")
+    overlay.advance()
+    assert [waiter.words for waiter in waiters] == [["ahead 1"], ["ahead 2"], ["poisoned"]]
+
+
+@pytest.mark.parametrize("second", [Ahead(can=False), Told()], ids=["cannot now", "never can"])
+def test_nobody_answers_ahead_of_one_who_waited_before(second: Told):
+    rig = Rig()
+    overlay, first, third = overlay_on(rig), Ahead(), Ahead()
+    place = propose(overlay, first)
+    overlay.attach(place, second)
+    overlay.attach(place, third)
+    behind = Ahead()
+    propose(overlay, behind, producer_id=10)
+    overlay.flush(rig.now.wall_us)
+    overlay.log.sync()
+    assert overlay.answer_ahead()
+    overlay.advance()
+    assert first.words == ["ahead 1"]
+    assert second.words == third.words == ["committed 1"]
+    assert behind.words == ["committed 2"]

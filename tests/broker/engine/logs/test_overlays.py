@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from penstock.storage.batch import encode
+from penstock.storage.log import LogWriter
 from penstock.transport import messages as m
 from support.engine import Rig
 
@@ -44,3 +46,22 @@ def test_a_close_opens_all_logs_that_something_is_proposed_to():
     rig, topic, _ = proposed()
     rig.restart()
     assert [rig.read(topic, partition) for partition in range(PARTITIONS)] == [[b"%d" % n] for n in range(PARTITIONS)]
+
+
+@pytest.mark.parametrize(
+    ("commit", "count", "hurry", "begun"),
+    [("durable", 1, True, 1), ("durable", 1, False, 0), ("durable", 2, True, 0), ("written", 1, True, 0)],
+)
+def test_the_disk_begins_with_a_batch_of_the_only_log_that_a_sync_waits_for(monkeypatch, commit, count, hurry, begun):
+    rig, begins = Rig(), []
+    topic = rig.topic(partitions=2, commit=commit)
+    monkeypatch.setattr(LogWriter, "begin_sync", lambda log: begins.append(log.path))
+    for _ in range(2):
+        for partition in range(count):
+            rig.send(m.Produce(rig.next_request(), topic, partition), bytes(encode([b"x"])))
+        rig.node.flush(rig.now, hurry=hurry)
+        assert len(begins) == begun
+        begins.clear()
+        rig.turn()
+    rig.produce(topic, [b"x"])
+    assert begins == [], "others do not hurry"

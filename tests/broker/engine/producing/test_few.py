@@ -18,9 +18,9 @@ def test_logs_states_and_answers_are_those_of_judging(seed: int):
 
 @pytest.mark.parametrize("found", [
     "proposed", "repeated", "too large", "not plain", "poisoned", "anonymous", "below 0", "staging",
-    "sequence_gap", "unknown_producer", "fenced",
+    "sequence_gap", "unknown_producer", "fenced", "answered ahead",
 ])  # fmt: skip
-def test_lives_meet_each_reason_to_judge_or_refuse_a_batch_by_itself(met: Counter[str], found: str):
+def test_lives_meet_each_reason_to_judge_or_refuse_a_batch_by_itself_and_answers_ahead(met: Counter[str], found: str):
     assert met[found] >= 3, met
 
 

@@ -46,3 +46,40 @@ def test_a_batch_with_dedup_keys_that_fails_is_answered():
     port = MemoryPort()
     KeyedReply(ProduceReply(port, "c", 7), 1, PartitionState()).failed(FIRST)
     assert [(peer, answer.request, answer.message) for peer, answer, _ in port.sent] == [("c", 7, "first")]
+
+
+def test_a_request_is_answered_ahead_when_one_thing_is_left_that_it_waits_for():
+    seqs: list[int] = []
+
+    def ahead(place: Place) -> bool:
+        seqs.append(place.seq)
+        return place.seq > 1
+
+    gather = Gather(lambda: None, lambda error: None, ahead=ahead)
+    one, other = gather.one(), gather.one()
+    gather.ready()
+    assert not one.answer_ahead(Place(0, 1, seq=2))
+    one.committed(Place(0, 1, seq=2))
+    assert not other.answer_ahead(Place(0, 1, seq=1)), "it says whether it answered"
+    assert other.answer_ahead(Place(0, 1, seq=2))
+    assert seqs == [1, 2]
+
+
+def test_a_request_that_failed_in_part_or_answers_by_the_state_is_not_answered_ahead():
+    gather = Gather(lambda: None, lambda error: None, ahead=lambda place: True)
+    one, other = gather.one(), gather.one()
+    gather.ready()
+    one.failed(FIRST)
+    assert not other.answer_ahead(Place(0, 1))
+    assert not Gather(lambda: None, lambda error: None).answer_ahead(Place(0, 1))
+
+
+def test_the_answer_to_a_produce_is_the_same_ahead_and_when_it_is_applied():
+    port = MemoryPort()
+    reply, place = ProduceReply(port, "c", 7), Place(0, 1, 5, 2, 3, 1000)
+    assert reply.answer_ahead(place)
+    reply.committed(place)
+    (_, ahead, _), (_, committed, _) = port.sent
+    assert ahead == committed
+    port.gone.add("c")
+    assert not reply.answer_ahead(place)
