@@ -170,6 +170,16 @@ def test_a_claim_that_is_refused_for_now_is_made_again(penstock_client, losing):
         assert producer.next_sequence() == 1
 
 
+def test_a_claim_that_is_refused_for_now_is_made_again_while_the_application_is_away(penstock_client, losing):
+    penstock_client.create_topic("t")
+    losing(ProducerOpened, 1, 2, instead=lambda answer: full(answer.request))
+    sent = threading.Event()
+    producer = penstock_client.producer("t", name="feed")
+    producer.send_nowait(b"x").add_done_callback(lambda _: sent.set())
+    assert sent.wait(10)
+    assert len(penstock_client.read("t", 0, 0)) == 1
+
+
 def test_a_claim_that_is_refused_for_good_ends_what_waits_for_it(penstock_client, losing):
     penstock_client.create_topic("t")
     losing(ProducerOpened, instead=lambda answer: Failure(answer.request, "poisoned", "its disk failed"))
@@ -303,6 +313,7 @@ def test_what_a_broker_may_have_before_it_forgot_its_producer_is_not_sent_again(
     losing(Produced, instead=lambda answer: Failure(answer.request, UnknownProducer.code, "unknown here"))
     with pytest.raises(UnknownProducer):
         producer.send(b"x")
+    assert [record.value for record in penstock_client.read("t", 0, 0)].count(b"x") == 1
 
 
 # -- deliveries and sessions that go away ---------------------------------------------------------------------
