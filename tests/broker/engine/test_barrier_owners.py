@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from penstock.broker.engine.tables import effects as fx
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Verb
 from support.barriers import Scene
+from support.dead import opened
 
 from .test_guard import code, user
 
@@ -76,3 +78,12 @@ def test_a_list_names_tasks_of_topics_that_its_reader_may_see():
         scene.rig.principal = user("ann", *grants)
         (stands,) = scene.listed()
         assert (stands.holding, stands.tasks) == ([(0, "dead", "no")], tasks)
+
+
+def test_a_task_that_is_not_known_is_not_named():
+    scene = Scene()
+    scene.set()
+    word = fx.BarrierTold(scene.listed()[0].barrier, [(0, "dead", b"", "no")], [(scene.work, 0, -1)])
+    opened(scene.rig, scene.then).propose(word)
+    scene.rig.turn()
+    assert scene.listed()[0].tasks == [("", 0, -1)]

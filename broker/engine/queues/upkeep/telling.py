@@ -150,7 +150,7 @@ class Teller:
         for partition in topic.readable:
             ties = partition.committed.ties
             gone = [
-                MemberEnd(0, tie.topic, tie.partition, tie.barrier, tie.member, DELETED, b"", "", tie.offset)
+                MemberEnd(0, tie.topic, tie.partition, tie.barrier, tie.member, DELETED, b"", "")
                 for tie in ties.open.values()
             ]
             for (target, number), tellings in _by_place([*ties.tellings.values(), *gone]).items():

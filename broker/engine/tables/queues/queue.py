@@ -376,7 +376,7 @@ class Queue:
         if offset in shelves:
             cursor = self.cursors.get(shelves.level_of(offset), ShelfCursor())
             return cursor.passed(shelves.time_of(offset), offset)
-        return offset < self.frontier
+        return offset < max(self.frontier, shelves.first)
 
     def has(self, offset: int) -> bool:
         """Whether a record is leased, retrying, dead-lettered or cancelled, wherever the group begins."""

@@ -96,9 +96,11 @@ def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> Record
         return RecordStatus(CANCELLED)
     if offset in queue.apart:
         return RecordStatus(COMPLETED)
-    due_us, level = shelves.time_of(offset), shelves.level_of(offset)
-    shelved = bool(due_us or level)
-    taken = queue.cursors.get(level, ShelfCursor()).passed(due_us, offset) if shelved else offset < queue.frontier
+    due_us = shelves.time_of(offset)
+    if offset in shelves:
+        taken = queue.cursors.get(shelves.level_of(offset), ShelfCursor()).passed(due_us, offset)
+    else:
+        taken = offset < max(queue.frontier, shelves.first)  # what the log has left without it was no more to be done
     if taken and offset not in queue.held:
         return RecordStatus(COMPLETED)
     return RecordStatus(DELAYED, time_us=due_us) if due_us > now_us else RecordStatus(PENDING)

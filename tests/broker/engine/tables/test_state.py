@@ -55,6 +55,13 @@ def test_a_group_that_is_made_behind_the_beginning_notes_ends_from_there_on(keep
     assert state.queues.by_name["g"].endings.entries == [(3 * MINUTE_US, 1000)]
 
 
+def test_a_group_that_a_restored_state_makes_notes_ends_from_the_beginning_on():
+    state = PartitionState()
+    state.effect(fx.FirstOffset(1000), MINUTE_US)
+    made = fx.QueueSet("g", QueueSettings(keep_finished_s=60.0).named(), 1000)
+    both(state, [made, fx.TasksTaken("g", [(990, 20)], 1010)], MINUTE_US)
+
+
 def test_a_trim_of_what_was_carried_alone_takes_its_timers_too():
     state = due_at(100, 100, 100, 100)
     carry(state, 0, 1, 2)
@@ -80,3 +87,25 @@ def test_a_carried_record_that_was_open_when_its_group_was_moved_stays_apart_for
     carry(state, 0, 1, 2)
     both(state, [fx.QueueMoved("g", 0), *([fx.TasksDiscarded("g", [(1, 1)])] if gone else []), fx.FirstOffset(3)], 300)
     assert state.queues.by_name["g"].apart == (set() if gone else {1})
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_the_end_of_a_carried_record_with_a_priority_is_told_also_by_a_state_that_was_restored(restored: bool):
+    state = PartitionState()
+    batch = parse(encode([b""] * 3, priorities=[3] * 3))
+    tied = fx.MembersTied(0, "g", b"t" * 16, 0, b"b" * 16, [0, 1, 2])
+    state.effect(fx.QueueSet("g", QueueSettings().named(), 0), 1)
+    entry = Entry(Place(0, 3, 0, 1, 1, 1), effects=[tied], intake=intake_of(batch))
+    state.apply(entry, 1)
+    state.batch_applied(entry.place)
+    state.effect(fx.LeaseGranted("g", 1, "w", 1 << 60, [(0, 3, 1)], 0, [(3, 3, 0, -1)]), 1)
+    state.effect(fx.TasksDied("g", 1, [(1, 1, 1)], "no", False), 1)
+    state.effect(fx.TasksFinished("g", 1), 1)
+    carry(state, 1)
+    state.effect(fx.FirstOffset(3), 1)
+    if restored:
+        state = PartitionState.decode(state.encode())
+    assert [state.queues.begun(offset, state.shelves) for offset in range(3)] == [True] * 3
+    both(state, [fx.TasksDiscarded("g", [(1, 1)])], 1)
+    assert [(each.member, each.state) for each in state.ties.tellings.values()][-1] == (1, "discarded")
+    assert not state.ties.open

@@ -55,6 +55,14 @@ def test_asking_for_groups_that_are_not_there_leaves_nothing_behind(rig: Rig, to
     assert rig.node._office.queues.lines.at(opened(rig, topic)) == []
 
 
+def test_a_line_in_which_a_request_waits_is_not_forgotten(rig: Rig):
+    topic = rig.topic("u")
+    request = rig.ask_lease(topic)
+    rig.node._office.queues.lines.forget(rig.node._registry.topics.get(topic), "g")
+    rig.produce(topic, [b"late"])
+    assert rig.answers(request)[0].runs == [(0, 1, 1)]
+
+
 def test_a_lease_that_makes_no_group_has_it_on_partitions_that_came_later(rig: Rig):
     topic = rig.topic()
     rig.ask(m.SetQueue, topic, "g", {}, m.LATEST)

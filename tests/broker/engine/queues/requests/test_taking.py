@@ -173,6 +173,28 @@ def test_what_was_carried_forward_comes_back(rig: Rig):
     assert take(rig, topic, 9).runs == [(0, 1, 1)]
 
 
+def test_what_is_carried_no_more_once_a_beginning_is_durable_does_not_come_back(rig: Rig):
+    topic = aged(rig, 200)
+    rig.settle(topic, m.Settle(0, rig.lease(topic, most=9).token, 0))
+    rig.pass_time(210)
+    partition = partition_of(rig, topic)
+    rig.port.cold = []
+    rig.send(m.Lease(77, topic, "g", "w", 4, takes=True), peer="gone")
+    rig.turn()
+    (token,), rig.port.cold = rig.port.cold, None
+    rig.store.hold = True
+    partition.set_first(partition.first + 1)
+    rig.turn()
+    assert partition.committed.kept.seq(0)
+    rig.port.gone.add("gone")
+    rig.node.warmed(token)
+    rig.turn()
+    rig.store.hold = False
+    rig.sync()
+    assert not partition.committed.kept.seq(0)
+    assert not partition.committed.queues.by_name["g"].retrying
+
+
 def test_a_take_that_could_not_be_written_takes_nothing(rig: Rig):
     topic = filled(rig)
     set_queue(rig, topic)
