@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from penstock.broker.errors import InvalidRequest, InvalidSettings, LeaseLost, UnknownGroup, UnknownSchedule
 from penstock.clients import InvalidArgument, TimedOut
-from penstock.clients.queues.descriptions import Queue, QueuePartition, dead_of, moment, schedule_of, workers_of
+from penstock.clients.queues.descriptions import Queue, QueuePartition, dead_of, moment, schedule_of
 from penstock.storage.batch import Stamp, encode, stamp
 from penstock.transport import messages
-from penstock.transport.queue_messages import FOREVER_US, QueueWorker, Workers
+from penstock.transport.queue_messages import FOREVER_US
 
 WAIT = 30.0
 EARLY = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))
@@ -495,14 +495,3 @@ def test_a_record_that_replaces_another_is_its_own_task(client, topic):
         future = producer.send_nowait(b"second", dedup=b"order-17")
         assert (future.result(), future.repeats) == (1, None)
         assert producer.send(b"third", dedup=b"order-17") == 2
-
-
-@pytest.mark.parametrize(
-    ("times", "silent"),
-    [((1, 5, 3), 60.0), ((1, 3, 5), 60.0), ((5, -1, -1), 60.0), ((-1, -1, -1), None), ((1, 1, 66), 0.0)],
-)
-def test_a_worker_is_silent_since_it_was_last_heard_of(times, silent):
-    first_us, last_us, asked_us = (each * 1_000_000 if each >= 0 else -1 for each in times)
-    workers = [QueueWorker("ann", 0, first_us, last_us, asked_us, waits) for waits in (False, True)]
-    found = workers_of(Workers(1, [], workers, 65_000_000))
-    assert [each.silent for each in found] == [silent, 0.0]

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from penstock.cli import exits, known_workers
 from penstock.clients import Queue, QueueWorker, connect
+from penstock.clients.queues.descriptions import workers_of
+from penstock.transport import messages
 
 from ..conftest import Cli, Served
 
@@ -69,6 +71,17 @@ def test_a_worker_that_holds_nothing_and_is_silent_for_a_minute_is_marked(
     worker = QueueWorker("ann", pending, seen, None, None, waiting, silent)
     assert worker.gone == gone
     assert known_workers._row(Queue("t", "g", {}, []), worker, [])[-1] == shown
+
+
+@pytest.mark.parametrize(
+    ("times", "silent"),
+    [((1, 5, 3), 60.0), ((1, 3, 5), 60.0), ((5, -1, -1), 60.0), ((-1, -1, -1), None), ((1, 1, 66), 0.0)],
+)
+def test_a_worker_is_silent_since_it_was_last_heard_of(times: tuple[int, int, int], silent: float | None) -> None:
+    first_us, last_us, asked_us = (each * 1_000_000 if each >= 0 else -1 for each in times)
+    workers = [messages.QueueWorker("ann", 0, first_us, last_us, asked_us, waits) for waits in (False, True)]
+    found = workers_of(messages.Workers(1, [], workers, 65_000_000))
+    assert [each.silent for each in found] == [silent, 0.0]
 
 
 def test_workers_of_all_queues_are_listed_or_those_of_one_group(on: Cli, topic: str) -> None:

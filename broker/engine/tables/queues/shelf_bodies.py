@@ -51,10 +51,14 @@ class ShelfBody(Struct, array_like=True, frozen=True):
 
 
 class ShelvesBody(Struct, array_like=True, frozen=True):
-    """All of them, by priority. `last_run` is the highest number of a run."""
+    """All of them, by priority. `last_run` is the highest number of a run.
+
+    `carried` are (offset, priority) of records that were carried forward and have one; none in snapshots of before.
+    """
 
     shelves: list[ShelfBody] = []
     last_run: int = 0
+    carried: list[tuple[int, int]] = []
 
 
 NO_SHELVES = ShelvesBody()
@@ -73,7 +77,7 @@ def encode_run(times: np.ndarray, offsets: np.ndarray) -> bytes:
 def dump(shelves: Shelves) -> ShelvesBody:
     """Dump for a snapshot."""
     bodies = [_dump(level, shelves.by_level[level]) for level in sorted(shelves.by_level)]
-    return ShelvesBody(bodies, shelves.last_run)
+    return ShelvesBody(bodies, shelves.last_run, [each for each in shelves.carried.items() if each[1]])
 
 
 def _dump(level: int, shelf: Shelf) -> ShelfBody:
@@ -119,6 +123,7 @@ def load(body: ShelvesBody, first: int, keep: np.ndarray, read: Read) -> Shelves
         shelves.by_level[each.level] = _load(each, read)
     shelves.restore(_all(shelves))
     shelves.drop_below(first, keep)
+    shelves.carried |= dict(body.carried)
     return shelves
 
 

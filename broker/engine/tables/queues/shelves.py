@@ -70,7 +70,7 @@ class Shelves:
         self.special = OffsetSet()
         self.last_run = 0  # the highest number that was given to a run
         self._levels = bytearray()  # of each special record, in order
-        self._carried: dict[int, int] = {}  # priorities of records below `first` that were carried forward
+        self.carried: dict[int, int] = {}  # priorities of records below `first` that were carried forward, ascending
 
     def __bool__(self) -> bool:
         return bool(self.by_level)
@@ -90,10 +90,10 @@ class Shelves:
 
     def drop_below(self, first: int, keep: np.ndarray = NO_OFFSETS) -> None:
         """The log begins at `first`. Below it, only the timers of `keep` stay: those that were carried forward."""
-        if first < self.first or (first == self.first and not self._carried):
+        if first < self.first or (first == self.first and not self.carried):
             return
         carried = keep[: np.searchsorted(keep, first)].tolist()
-        self._carried = {offset: self.level_of(offset) for offset in carried}
+        self.carried = {offset: self.level_of(offset) for offset in carried}
         self.first = first
         del self._levels[: self.special.below(first)]
         self.special.drop_below(first)
@@ -148,7 +148,7 @@ class Shelves:
     def level_of(self, offset: int) -> int:
         """The priority of a record."""
         if offset < self.first:
-            return self._carried.get(offset, 0)
+            return self.carried.get(offset, 0)
         at = self.special.below(offset)
         return self._levels[at] if self.special.slice(at, at + 1).tolist() == [offset] else 0
 

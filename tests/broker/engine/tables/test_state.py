@@ -105,6 +105,7 @@ def test_the_end_of_a_carried_record_with_a_priority_is_told_also_by_a_state_tha
     state.effect(fx.FirstOffset(3), 1)
     if restored:
         state = PartitionState.decode(state.encode())
+    assert state.shelves.level_of(1) == 3
     assert [state.queues.begun(offset, state.shelves) for offset in range(3)] == [True] * 3
     both(state, [fx.TasksDiscarded("g", [(1, 1)])], 1)
     assert [(each.member, each.state) for each in state.ties.tellings.values()][-1] == (1, "discarded")
