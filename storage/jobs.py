@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from . import runs, snapshots
 from .errors import StorageFull
-from .layout import DATA_START, spare_name
+from .layout import DATA_START, SEGMENT_SUFFIX, spare_name
 from .room import RESERVE_BYTES
 
 if TYPE_CHECKING:
@@ -89,9 +89,10 @@ def prepare_spare(files: Files, directory: str, size_bytes: int) -> str:
 
 
 def unlink(files: Files, directory: str, names: Sequence[str]) -> None:
-    """Remove files of one directory, durably; those already gone are fine.
+    """Remove files of one directory, durably and in this order; those already gone are fine.
 
-    Its names are durable first: no power cut takes what is removed and the name of the segment that follows.
+    Its names are durable first: no power cut takes what is removed and the name of the segment that follows. A segment
+    is gone from the disk before the next one goes: a log with a hole would end there.
     """
     if not files.exists(directory):
         return
@@ -99,6 +100,8 @@ def unlink(files: Files, directory: str, names: Sequence[str]) -> None:
     for name in names:
         if files.exists(f"{directory}/{name}"):
             files.unlink(f"{directory}/{name}")
+            if name.endswith(SEGMENT_SUFFIX):
+                files.sync_dir(directory)
     files.sync_dir(directory)
 
 

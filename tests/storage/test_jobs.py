@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.storage import jobs, runs, snapshots
-from penstock.storage.layout import DATA_START
+from penstock.storage.layout import DATA_START, SegmentName
 from penstock.storage.runs import RunFiles
 from support.files import Name, RecordingFiles, Sync, SyncDir, Write
 
@@ -45,6 +45,16 @@ def test_the_first_page_of_a_spare_is_on_the_disk_before_it_is_used() -> None:
     number = files.number(path)
     assert files.journal[-2:] == [Write(number, 0, bytes(DATA_START)), Sync(number)]
     assert files.read(path) == bytes(20_000)
+
+
+def test_a_segment_is_gone_from_the_disk_before_the_next_one() -> None:
+    names = [SegmentName(seq, 1) for seq in (1, 5)]
+    paths = [f"/log/{file}" for name in names for file in (name.segment_file, name.index_file)]
+    files = RecordingFiles(dict.fromkeys(paths, b""), ["/log"])
+    jobs.unlink(files, "/log", [path.rpartition("/")[2] for path in paths])
+    one, its_index, other, its = (Name(path, None) for path in paths)
+    synced = SyncDir("/log")
+    assert files.journal == [synced, one, synced, its_index, other, synced, its, synced]
 
 
 def test_names_that_stay_are_durable_before_files_are_removed_and_the_removal_after() -> None:

@@ -101,14 +101,15 @@ class World:
         snapshots.save(self.files, PATH, writer.durable, writer.term, b"state at %d" % writer.durable)
 
     def retention(self, writer: LogWriter) -> None:
-        """The first offset moves as far as it may; segments before it go, oldest first, each one for good."""
+        """The first offset moves as far as it may; segments before it go, all by one job."""
         covered = snapshots.second_newest_seq(self.files, PATH)
         writer.set_first(writer.end_offset_at(writer.durable))
         gone = writer.expired(covered)
         if gone:
             self.files.note(Truth(self.durable, covered, self.term))
-        for ref in gone:
-            jobs.unlink(self.files, PATH, [ref.name.segment_file, ref.name.index_file])
+            jobs.unlink(
+                self.files, PATH, [name for ref in gone for name in (ref.name.segment_file, ref.name.index_file)]
+            )
         writer.forget(gone)
         self.covered = covered if gone else self.covered
 
