@@ -230,7 +230,7 @@ class Cursor:
     def _check_read(self) -> None:
         """Raise Diverged where what was read last is void by now, which may long have more behind it than the log."""
         name = self._reader.names[self._reader.place_of(self.seq - 1)]
-        if name.generation > self._name.generation and name.base_seq < self.seq:
+        if name.generation > self._name.generation:
             self._move_to(name)
 
     def _diverged(self) -> Diverged:

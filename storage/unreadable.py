@@ -19,7 +19,7 @@ _NOTHING = b"\xff"
 
 
 def read_around(file: File, size: int, position: int) -> tuple[bytes, int]:
-    """As `file.pread`, and the position of the first page that could not be read; -1 for none."""
+    """As `file.pread`, and the position of the first byte that could not be read; -1 for none."""
     try:
         return file.pread(size, position), -1
     except OSError as error:
@@ -34,7 +34,7 @@ def read_around(file: File, size: int, position: int) -> tuple[bytes, int]:
             if error.errno != errno.EIO:
                 raise
             found += _NOTHING * count
-            bad = position - position % PAGE_BYTES if bad < 0 else bad
+            bad = position if bad < 0 else bad
         position += count
     return bytes(found), bad
 

@@ -21,9 +21,12 @@ def test_what_is_done_goes_only_once_its_items_stay_away(tmp_path: Path, monkeyp
     (log,) = (each.name for each in items.iterdir() if each.name.isdigit())
     (items / log).rename(items / f"removed-{int(log)}")
     steps: list[str] = []
-    rename, sync = Files.rename_dir, Files.sync_dir
+    rename, sync, unlink = Files.rename_dir, Files.sync_dir, Files.unlink
     monkeypatch.setattr(Files, "rename_dir", lambda self, *at: (steps.append(f"rename {at[0]}"), rename(self, *at)))
     monkeypatch.setattr(Files, "sync_dir", lambda self, at: (steps.append(f"sync {at}"), sync(self, at)))
+    monkeypatch.setattr(Files, "unlink", lambda self, at: (steps.append(f"unlink {at}"), unlink(self, at)))
     Channel(tmp_path / "left").close()
     assert not [each for each in done.iterdir() if each.name.isdigit()]
-    assert steps.index(f"sync {items}") < steps.index(f"rename {done}/{log}")
+    renamed, emptied = steps.index(f"rename {done}/{log}"), [each.startswith(f"unlink {done}") for each in steps]
+    assert steps.index(f"sync {items}") < renamed
+    assert f"sync {done}" in steps[renamed : emptied.index(True)], "a name that came back would lead to half a log"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from itertools import islice
 
@@ -139,6 +140,34 @@ def test_a_follower_hears_of_a_writer_in_another_process_also_after_it_was_kille
                 assert next(records).value == b"%d" % number
             child.kill()
             child.communicate()
+
+
+def test_a_follower_that_slept_through_the_death_of_its_writer_is_woken_by_the_next_one(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(follow, "SLEEP_S", 3600)
+    monkeypatch.setattr(follow, "POLL_S", 3600)
+    path, found, told = str(tmp_path / "log"), list[bytes](), threading.Semaphore(0)
+    Log(path).close()
+    child = spawn([sys.executable, "-c", WRITE, path], signal.SIGKILL, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdout.readline()
+    with Log(path, read_only=True) as reader:
+        thread = collected(iter(reader.follow()), found, told)
+        child.stdin.write(b"one\n")
+        child.stdin.flush()
+        assert told.acquire(timeout=30)
+        slot = reader._slot()
+        assert slot is not None
+        deadline = time.monotonic() + 30
+        while not slot.is_raised:
+            assert time.monotonic() < deadline, "it does not go to sleep"
+        child.kill()
+        child.communicate()
+        with Log(path) as log:
+            log.append(b"two")
+            assert told.acquire(timeout=30)
+    thread.join(30)
+    assert found == [b"one", b"two"]
 
 
 def test_a_board_that_may_not_be_written_to_is_looked_at_instead(tmp_path, monkeypatch) -> None:

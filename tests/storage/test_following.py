@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from penstock.storage import board_row
+from penstock.storage.board import Board, Level
 from penstock.storage.embedded import Log
-from penstock.storage.following import Follower
+from penstock.storage.files import Files
+from penstock.storage.following import SLOTS, Follower
 from penstock.storage.group_commit import GroupCommit
+from penstock.storage.layout import BOARD, word
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
@@ -58,3 +61,38 @@ def test_a_reader_sees_the_whole_log_at_each_step_of_a_writer_that_opens_and_clo
             Log(tmp_path / "log").close()
     assert len(seen) > 4
     assert set(seen) == {(4, 10)}
+
+
+def test_what_a_board_says_while_it_is_set_up_anew_does_not_count(tmp_path, monkeypatch):
+    """A reader has loaded a word when the next writer sets the board up: it looks at the epoch once more."""
+    path = str(tmp_path / "log")
+    with Log(path) as log:
+        log.append([b"one", b"two"])
+        log.truncate(1)
+        follower = Follower(path, Files())
+        assert (follower.limit(), follower.first()) == (word(1, 1), 1)
+        load = board_row.Row.committed_of
+
+        def overtaken(row: board_row.Row, log_id: int) -> tuple[int, int] | None:
+            found = load(row, log_id)
+            Board.create(1, slots=SLOTS, file=f"{path}/{BOARD}").close()
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(board_row.Row, "committed_of", overtaken)
+            assert follower.limit() is None
+            assert follower.first() == 1
+        follower.close()
+
+
+def test_the_board_of_another_boot_says_nothing(tmp_path):
+    """A power cut left it: what it calls committed may not be there any more."""
+    path = str(tmp_path / "log")
+    with Log(path) as log:
+        log.append([b"one", b"two"])
+    follower = Follower(path, Files())
+    left = Board.create(1, slots=SLOTS, file=f"{path}/{BOARD}")
+    left.row(0).assign(follower._log_id, generation=1, level=Level.DURABLE, written=9, durable=9)
+    assert follower.limit() == word(1, 9)
+    left._words[board_row.HEADER_WORD["boot_low"]] ^= 1
+    assert Follower(path, Files()).limit() is None

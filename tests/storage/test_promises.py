@@ -82,6 +82,16 @@ def test_a_journal_that_cannot_be_synced_promises_nothing_more() -> None:
     assert promises.term(LOG) == 0
 
 
+def test_many_entries_of_as_many_logs_stay_as_they_are() -> None:
+    files = RecordingFiles()
+    promises = Promises(PATH, files)
+    for number in range(4200):
+        promises.promise(number.to_bytes(16), 1)
+    steps = len(files.journal)
+    assert Promises(PATH, files).term(OTHER) == 0
+    assert len(files.journal) == steps
+
+
 @pytest.mark.parametrize("kind", ["create", "write"])
 def test_a_full_disk_leaves_many_superseded_entries_as_they_are(kind: str) -> None:
     files = RecordingFiles()

@@ -8,6 +8,7 @@ import threading
 import pytest
 from penstock.storage import mending
 from penstock.storage.accepted import log
+from penstock.storage.extents import extents_of
 from penstock.storage.mending import RottenRange, look_for_rot
 from penstock.storage.playback import Playback, values_from
 from penstock.storage.reader import LogReader
@@ -85,6 +86,15 @@ def test_a_snapshot_that_cannot_be_read_says_nothing_of_how_far_the_log_was_dura
     assert (report.ok, report.durable_seq, bool(report.snapshots[0].problem)) == (True, 5, True)
 
 
+def test_retention_measures_a_segment_whose_last_batch_cannot_be_read_as_empty():
+    files, made = built()
+    reader = LogReader(made.directory, files)
+    sizes = [each.record_bytes for each in extents_of(reader)]
+    lose(made, made.places[3][1] // PAGE_BYTES)
+    assert [each.record_bytes for each in extents_of(reader)] == [0, *sizes[1:]]
+    assert sizes[0] > 0
+
+
 def test_scrubbing_tells_of_it():
     files, made = built("/data/metadata")
     files.mkdir("/data/order")
@@ -130,3 +140,28 @@ def test_other_errors_are_raised():
     files, made = built()
     with pytest.raises(OSError, match="stale"):
         PatientFile(Stale(files.open(made.segment_path(0)))).pread(10, 0)
+
+
+def test_as_much_is_lost_as_the_page_has_wherever_reading_begins():
+    files, made = built()
+    file = files.open(made.segment_path(0))
+    whole = file.pread(3 * PAGE_BYTES, 100)
+    lose(made, 1)
+    first = PAGE_BYTES - 100
+    patient = PatientFile(file)
+    found = patient.pread(3 * PAGE_BYTES, 100)
+    assert found == whole[:first] + b"\xff" * PAGE_BYTES + whole[first + PAGE_BYTES :]
+    assert patient.trouble == f"the disk cannot read it at {PAGE_BYTES}"
+
+
+def test_a_reader_asks_the_disk_for_a_bad_page_a_few_times_however_many_batches_stand_in_front_of_it():
+    files = BadSectors()
+    made = build(files, shape=((1,) * 200, (1,)), value_bytes=100)
+    files.bad = {(made.segment_path(0), 15)}
+    records = Playback(LogReader(made.directory, files), threading.RLock()).items(values_from)
+    count = 0
+    with pytest.raises(OSError, match="Input/output"):
+        for count, _ in enumerate(records, 1):  # noqa: B007
+            pass
+    assert count > 100
+    assert files.refused <= 4

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 class BadSectors(MemoryFiles):
-    """`bad` has paths and numbers of pages."""
+    """`bad` has paths and numbers of pages; `refused` counts the calls that met one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bad: set[tuple[str, int]] = set()
+        self.refused = 0
 
     def open(self, path: str, *, write: bool = False) -> File:
         file = BadFile(path, self._content(path))
@@ -48,4 +49,5 @@ class BadFile(MemoryFile):
     def _check(self, position: int, end: int) -> None:
         pages = range(position // PAGE_BYTES, -(-end // PAGE_BYTES))
         if any((self.path, page) in self.files.bad for page in pages):
+            self.files.refused += 1
             raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
