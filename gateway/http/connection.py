@@ -38,7 +38,7 @@ HEAD_S = 10.0
 """From connecting, or from the first byte of a request, to the end of its head."""
 
 BODY_S = 60.0
-"""From the end of the head to the end of the body."""
+"""From the end of the head to the end of the body; where another request is answered before, from then on."""
 
 READ_S = 60.0
 """For a peer to read some of an answer that waits for it."""
@@ -58,7 +58,8 @@ NEVER = float("inf")
 class HttpConnection(HttpToolsProtocol):
     """See the module.
 
-    Invariant: `_due` is when the peer has used up its time: NEVER while the door owes it an answer that it reads.
+    Invariant: `_due` is when the peer has used up its time to send, NEVER while the door owes it an answer; `_read_by`
+    is when it has used up that to read, NEVER while it reads.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class HttpConnection(HttpToolsProtocol):
         """It says to `connections` when it is open, and when it is not any more. `stranger`: it has to authenticate."""
         super().__init__(config, state, {})
         self._connections = connections
-        self._due = NEVER
+        self._due = self._read_by = NEVER
         self._idle_bytes = 0  # since anything was complete
         self._went_on = False
         self._running: RequestResponseCycle | None = None
@@ -112,16 +113,16 @@ class HttpConnection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._due = time.monotonic() + READ_S
+        self._read_by = time.monotonic() + READ_S
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._due = NEVER
+        self._read_by = NEVER
 
     # -- httptools ----------------------------------------------------------------------------------------
 
     def on_headers_complete(self) -> None:
-        self._went_on, self._due = True, time.monotonic() + BODY_S
+        self._went_on, self._due = True, NEVER  # nothing is read of a body whose request waits for the one before
         if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > HEAD_BYTES_MAX:
             self._refuse(431, "head_too_large", f"the head of a request has at most {HEAD_BYTES_MAX} bytes")
             return
@@ -133,6 +134,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        if cycle.more_body:
+            self._due = time.monotonic() + BODY_S
         cast("dict[str, Any]", cycle.scope)[CONNECTION] = self
         super()._start_asgi_task(cycle, app)
 
@@ -159,7 +162,7 @@ class HttpConnection(HttpToolsProtocol):
     def end(self, *, may_send: bool = True) -> None:
         """Close once the peer has read what was written. `may_send`: False if it has said all that it will."""
         if not self._ended:
-            self._ended, self._due = True, NEVER
+            self._ended, self._due, self._read_by = True, NEVER, NEVER
             self._leave()
             linger(self.transport, self, may_send=may_send)
 
@@ -177,7 +180,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def overdue(self, now: float) -> bool:
         """Whether the peer has used up its time."""
-        return now >= self._due
+        return now >= min(self._due, self._read_by)
 
     def cut(self) -> None:
         """Close at once."""

@@ -87,9 +87,9 @@ class RespConnection(asyncio.Protocol):
 
     __slots__ = (
         "__weakref__", "_answered", "_began", "_blocked", "_commands", "_connections", "_cut_at", "_had_turn",
-        "_is_full", "_last", "_limits", "_number", "_out_bytes", "_reading", "_reads", "_replies", "_requests",
-        "_run_now", "_sends_on", "_table", "_task", "_transaction", "_transport", "_unpaid", "_unread", "door",
-        "executing", "id", "library", "name", "peer", "principal", "version", "wrong",
+        "_is_full", "_last", "_limits", "_number", "_out_bytes", "_read_by", "_reading", "_reads", "_replies",
+        "_requests", "_run_now", "_sends_on", "_table", "_task", "_transaction", "_transport", "_unpaid", "_unread",
+        "door", "executing", "id", "library", "name", "peer", "principal", "version", "wrong",
     )  # fmt: skip
 
     def __init__(
@@ -127,7 +127,8 @@ class RespConnection(asyncio.Protocol):
         self._unread = False  # the peer does not read
         self._last = False  # take no further command
         self._sends_on = False  # the peer may send more than is read
-        self._cut_at = NEVER
+        self._cut_at = NEVER  # when the peer is to have authenticated, or completed a command
+        self._read_by = NEVER  # when it is to have read some of what waits for it
         self._transport: Any = None
 
     @property
@@ -172,7 +173,7 @@ class RespConnection(asyncio.Protocol):
 
     def _time_command(self) -> None:
         """Give the peer its time to complete a command, or take that away."""
-        if self.principal is not None and not self._unread:
+        if self.principal is not None:
             if self._requests.between_commands:
                 self._cut_at = NEVER
             elif self._cut_at == NEVER:
@@ -194,17 +195,17 @@ class RespConnection(asyncio.Protocol):
             self.door.users.meters.lost(self)
 
     def pause_writing(self) -> None:
-        self._unread, self._cut_at = True, time.monotonic() + READ_S
+        self._unread, self._read_by = True, time.monotonic() + READ_S
 
     def resume_writing(self) -> None:
-        self._unread, self._cut_at = False, NEVER
+        self._unread, self._read_by = False, NEVER
         self._run()
 
     # -- from the door and from tickets ---------------------------------------------------------------------
 
     def overdue(self, now: float) -> bool:
         """Whether the peer has used up its time."""
-        return now >= self._cut_at
+        return now >= min(self._cut_at, self._read_by)
 
     def cut(self) -> None:
         """Close at once."""
@@ -274,7 +275,8 @@ class RespConnection(asyncio.Protocol):
     def reset(self) -> None:
         self.version, self.name = 2, b""
         self._transaction.discard()
-        self._begin()
+        if self.principal is not None:  # the time of a stranger goes on
+            self._begin()
 
     def close_after_replies(self) -> None:
         self._last = self._sends_on = True
@@ -386,7 +388,7 @@ class RespConnection(asyncio.Protocol):
     def _charge(self, row: Command) -> None:
         """Count the commands that are about to run, for a user with a quota. Raises Overloaded."""
         users, principal = self.door.users, self.principal
-        if users is None or not users.has_quotas or principal is None or row.before_auth:
+        if users is None or principal is None or row.before_auth or not users.has_quotas:
             return
         meter, now_s = users.meter(principal), time.monotonic()
         if meter is None:
@@ -488,7 +490,7 @@ class RespConnection(asyncio.Protocol):
         if self._requests.more and not self._sends_on:
             return
         if self._sends_on:
-            self._cut_at = NEVER
+            self._cut_at = self._read_by = NEVER
             linger(self._transport, self)
         else:
             self._transport.close()

@@ -142,6 +142,43 @@ def test_a_peer_that_does_not_read_is_overdue_until_it_does():
     connected(check, _never)
 
 
+def test_a_peer_that_reads_late_has_no_more_time_for_its_body():
+    async def check(connection: HttpConnection, transport: Transport) -> None:
+        connection.data_received(HEAD + b"content-length: 2\r\n\r\na")
+        connection.pause_writing()
+        assert due_within(connection, bounds.READ_S)
+        connection.resume_writing()
+        assert due_within(connection, bounds.BODY_S)
+        connection._due = time.monotonic()
+        assert connection.overdue(time.monotonic())
+        connection.pause_writing()
+        assert connection.overdue(time.monotonic())
+
+    connected(check, _never)
+
+
+def test_the_time_of_a_body_behind_another_request_begins_with_its_turn():
+    asked, may_answer = list[None](), asyncio.Event()
+
+    async def answer_later(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(None)
+        if len(asked) == 1:
+            await may_answer.wait()
+        await _answer(scope, receive, send)
+
+    async def check(connection: HttpConnection, transport: Transport) -> None:
+        connection.data_received(HEAD + b"content-length: 0\r\n\r\n" + HEAD + b"content-length: 2\r\n\r\na")
+        assert not connection.overdue(time.monotonic() + 1e6)
+        may_answer.set()
+        await answered(transport)
+        assert due_within(connection, bounds.BODY_S)
+        connection.data_received(b"b")
+        await answered(transport, 2)
+        assert not connection.overdue(time.monotonic() + 1e6)
+
+    connected(check, answer_later)
+
+
 def refused(transport: Transport) -> tuple[int, str]:
     head, _, body = transport.out.rpartition(b"\r\n\r\n")
     assert transport.closed

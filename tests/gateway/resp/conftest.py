@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from penstock.gateway.resp import connection as module
 from penstock.gateway.resp.connection import RespConnection
-from penstock.gateway.resp.requests import RequestReader, SharedReaders
 from penstock.gateway.turns import Turns
 
-from .connected import OPEN, FakeDoor, Transport
+from .connected import FakeDoor, Transport, connected_to
 
 
 @pytest.fixture
@@ -21,8 +20,4 @@ def clock(monkeypatch) -> list[float]:
 
 @pytest.fixture
 def connected(clock) -> tuple[RespConnection, Transport]:
-    hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
-    requests = RequestReader(module.BEFORE_AUTH, SharedReaders(hiredis.Reader), hiredis.HiredisError)
-    connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, OPEN), Transport()
-    connection.connection_made(transport)
-    return connection, transport
+    return connected_to(FakeDoor())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,22 +102,30 @@ def test_a_stranger_is_cut_off_in_time(connection_with_users):
     assert not transport.closed
 
 
+@pytest.mark.parametrize("request_", [b"RESET\r\n", b"PING\r\n", b"NOPE\r\n"])
+def test_nothing_gives_a_stranger_more_time(connection_with_users, monkeypatch, request_):
+    connection, transport, clock, limit = connection_with_users
+    monkeypatch.setattr(time, "monotonic", lambda: clock + limit - 1)
+    connection.data_received(request_)
+    assert transport.out.endswith(b"\r\n")
+    connection.pause_writing()
+    connection.resume_writing()
+    assert not connection.overdue(clock + limit - 0.1)
+    assert connection.overdue(clock + limit)
+
+
 @pytest.fixture
 def connection_with_users(monkeypatch) -> Any:
-    hiredis = pytest.importorskip("hiredis", reason=NEEDS)
-    from penstock.gateway.resp import connection as module
-    from penstock.gateway.resp.requests import RequestReader, SharedReaders
+    pytest.importorskip("hiredis", reason=NEEDS)
+    from penstock.gateway.resp.connection import AUTH_S
 
-    from .test_connection import OPEN, FakeDoor, Transport
+    from .connected import FakeDoor, connected_to
 
     class Guarded(FakeDoor):
         users = object()
 
-    monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
-    requests = RequestReader(module.BEFORE_AUTH, SharedReaders(hiredis.Reader), hiredis.HiredisError)
-    connection, transport = module.RespConnection(Guarded(), 1, requests, 1 << 20, OPEN), Transport()
-    connection.connection_made(transport)
-    return connection, transport, 100.0, module.AUTH_S
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    return *connected_to(Guarded()), 100.0, AUTH_S
 
 
 def test_a_user_that_is_added_can_connect_at_once(redis, broker, tmp_path):

@@ -123,6 +123,19 @@ def test_a_command_has_to_be_complete_in_time(connected, clock):
     assert not connection.overdue(clock[0] + 1e9)
 
 
+def test_a_peer_that_reads_late_has_no_more_time_for_its_command(connected, clock):
+    connection, _ = connected
+    connection.data_received(b"*1\r\n$4\r\nPI")
+    connection.pause_writing()
+    assert connection.overdue(clock[0] + READ_S)
+    connection.resume_writing()
+    assert not connection.overdue(clock[0] + COMMAND_S - 0.1)
+    assert connection.overdue(clock[0] + COMMAND_S)
+    connection.pause_writing()
+    clock[0] += COMMAND_S
+    assert connection.overdue(clock[0])
+
+
 def ends(connection: RespConnection, data: bytes) -> None:
     """The last bytes of a connection, which lingers."""
 
