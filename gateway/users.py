@@ -107,6 +107,31 @@ class Users:
         quota = self.current(principal).quota if self.has_quotas else None
         return None if quota is None else self.meters.of(principal.name, quota)
 
+    def admit(self, peer: Any, principal: Principal, request: int | None = None) -> Meter[Any] | None:
+        """Let a peer of a user ask, within the user's quota: the meter that counts it, None without one.
+
+        `request` is in flight until the meter hears that it is answered. Raises Overloaded.
+        """
+        meter = self.meter(principal)
+        if meter is None:
+            return None
+        try:
+            meter.check_debt(time.monotonic(), 0.0)
+            self.meters.connect(peer, meter)
+            if request is not None:
+                meter.begin(peer, request)
+        except Overloaded:
+            self.refused.add("quota")
+            raise
+        return meter
+
+    def took(self, peer: Any, size: int) -> Meter[Any] | None:
+        """Count bytes of a peer that was let in. Returns its meter; None without one."""
+        meter = self.meters.by_peer.get(peer)
+        if meter is not None:
+            meter.take(size, time.monotonic(), 0)
+        return meter
+
     def _principal(self, name: str, proof: str) -> Principal:
         """A user, by the token or password that it showed."""
         found = self._principals.get(proof)

@@ -9,6 +9,7 @@ holding.py. This module alone knows Starlette.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
@@ -20,7 +21,7 @@ import msgspec
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 
-from ...broker.errors import NotLeader, Overloaded
+from ...broker.errors import NotLeader
 from ...broker.rights import ANYONE
 from ...storage.errors import Error
 from ..holding import TOO_MUCH, HeldBytes
@@ -92,7 +93,7 @@ class HttpPath:
                 elif scope["method"] == "HEAD":
                     await _answer(Reply(b"", found.media_type), send, request_id)
                 else:
-                    await self._stream(found, scope[CONNECTION], send, request_id)
+                    await self._stream(found, call, scope[CONNECTION], send, request_id)
         except ClientLeft:
             pass
         finally:
@@ -140,19 +141,10 @@ class HttpPath:
 
     def _count(self, call: HttpCall) -> None:
         """Count a request of a user with a quota. Raises Overloaded."""
-        users, now_s = self._door.users, time.monotonic()
-        meter = None if users is None else users.meter(call.principal)
-        if users is None or meter is None:
-            return
-        try:
-            meter.check_debt(now_s, 0.0)
-            users.meters.connect(call, meter)
-            meter.begin(call, 1)
-        except Overloaded:
-            self._refused.add("quota")
-            raise
-        declared = call.headers.get(b"content-length", b"0")
-        meter.take(int(declared) if declared.isdigit() else 0, now_s)
+        users = self._door.users
+        meter = None if users is None else users.admit(call, call.principal, 1)
+        if meter is not None:
+            meter.take(0, time.monotonic())
 
     def _count_reply(self, call: HttpCall, size: int) -> None:
         users = self._door.users
@@ -192,6 +184,8 @@ class HttpPath:
                 raise ClientLeft
             part, more = event.get("body", b""), event.get("more_body", False)
             size += len(part)
+            if self._door.users is not None:
+                self._door.users.took(call, len(part))
             if size > self._body_bytes:
                 raise self._too_large()
             if row.takes:
@@ -199,8 +193,13 @@ class HttpPath:
                 parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def _stream(self, found: Streamed, connection: StreamHolder, send: Send, request_id: bytes) -> None:
-        """Send the parts, each when the client has read most of the one before. What waits for it is held."""
+    async def _stream(
+        self, found: Streamed, call: HttpCall, connection: StreamHolder, send: Send, request_id: bytes
+    ) -> None:
+        """Send the parts, each when the client has read most of the one before, and its user's quota has room.
+
+        What waits for the client is held.
+        """
         headers = [(b"content-type", found.media_type.encode()), (b"cache-control", b"no-store")]
         if request_id:
             headers.append((request_ids.HEADER_NAME, request_id))
@@ -212,11 +211,19 @@ class HttpPath:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
                 connection.part_bytes = 0
                 self._held.holds(connection, connection.held())
+                await self._sit_out(call, len(part))
         finally:
             connection.part_bytes = 0
             self._held.holds(connection, 0)
             await found.parts.aclose()
         await send({"type": "http.response.body", "body": b""})
+
+    async def _sit_out(self, call: HttpCall, size: int) -> None:
+        """Count what a stream has sent, and wait until its user owes nothing. Raises ClientLeft."""
+        users = self._door.users
+        meter = None if users is None else users.took(call, size)
+        if meter is not None and (debt_s := meter.debt_s(time.monotonic())):
+            await call.wait(asyncio.sleep(debt_s))
 
     def _take(self, size: int) -> int:
         """Hold so much more. Returns it. Raises Refusal."""

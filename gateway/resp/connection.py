@@ -19,7 +19,6 @@ import logging
 import time
 from typing import Any
 
-from ...broker.errors import Overloaded
 from ...broker.rights import ANYONE, Principal
 from ...clients.connection.request_ids import context_of
 from ...storage.errors import Error
@@ -192,6 +191,7 @@ class RespConnection(asyncio.Protocol):
         self._connections.closed(self)
         self.door.held.holds(self, 0)
         if self.door.users is not None:
+            self.door.users.took(self, self._unpaid)
             self.door.users.meters.lost(self)
 
     def pause_writing(self) -> None:
@@ -388,19 +388,12 @@ class RespConnection(asyncio.Protocol):
     def _charge(self, row: Command) -> None:
         """Count the commands that are about to run, for a user with a quota. Raises Overloaded."""
         users, principal = self.door.users, self.principal
-        if users is None or principal is None or row.before_auth or not users.has_quotas:
+        if users is None or principal is None or row.before_auth:
             return
-        meter, now_s = users.meter(principal), time.monotonic()
-        if meter is None:
-            return
-        try:
-            users.meters.connect(self, meter)
-            meter.check_debt(now_s, 0.0)
-        except Overloaded:
-            users.refused.add("quota")
-            raise
-        meter.take(self._unpaid, now_s, self._run_now.count)
-        self._unpaid = 0
+        meter = users.admit(self, principal)
+        if meter is not None:
+            meter.take(self._unpaid, time.monotonic(), self._run_now.count)
+        self._unpaid = 0  # without a quota, too: one that comes later does not count what was before
 
     def _refuse(self, error: CommandRefused | Error) -> None:
         """Answer a command that was refused. Those of a run are to run alone: one of them may be to blame."""

@@ -39,7 +39,10 @@ class OneUser:
     def verify_token(self, secret: str, source: str = "") -> Principal | None:
         return self.principal
 
-    def meter(self, principal: Principal) -> None:
+    def admit(self, peer: Any, principal: Principal, request: int | None = None) -> None:
+        return None
+
+    def took(self, peer: Any, size: int) -> None:
         return None
 
     def current(self, principal: Principal) -> Principal:

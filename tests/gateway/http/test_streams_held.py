@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from types import SimpleNamespace
 from typing import Any, cast
 
 from penstock.gateway.holding import HeldBytes
 from penstock.gateway.http.app import HttpPath
 from penstock.gateway.http.connection import HttpConnection
-from penstock.gateway.http.operation import CONNECTION, HttpGateway, Streamed
+from penstock.gateway.http.operation import CONNECTION, HttpCall, HttpGateway, Streamed
 from penstock.gateway.http.streaming import OPERATIONS
 from penstock.gateway.refused import RefusedCounts
 
@@ -27,8 +28,10 @@ def streaming(held: HeldBytes) -> Any:
             yield bytes(PART)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        path = HttpPath(cast("HttpGateway", None), held, OPERATIONS[:1], 0, RefusedCounts())
-        await path._stream(Streamed(parts(), "text/event-stream"), scope[CONNECTION], send, b"1")
+        door = cast("HttpGateway", SimpleNamespace(users=None))
+        path = HttpPath(door, held, OPERATIONS[:1], 0, RefusedCounts())
+        call = cast("HttpCall", None)
+        await path._stream(Streamed(parts(), "text/event-stream"), call, scope[CONNECTION], send, b"1")
 
     return app
 
