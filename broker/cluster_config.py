@@ -6,12 +6,10 @@ what members tell each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec import Struct
 
 from ..storage.units import count_text
-from ..transport.url import connect_url, listen_url
+from ..transport.url import Url, connect_url, listen_url
 from .errors import InvalidPeers
 from .exposure import need_closed
 from .peers.addresses import data_address
@@ -57,15 +55,11 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
             way_out="give all nodes the same key (--broker-key)",
         )  # fmt: skip
 
-    def check_apart(self, listen: Iterable[str]) -> None:
-        """Raise InvalidPeers if clients are to come where this node hears the others."""
-        taken = [listen_url(each) for each in (self.own_address, data_address(self.own_address))]
-        for address in listen:
-            if any(listen_url(address).overlaps(each) for each in taken):
-                raise InvalidPeers(
-                    f"--listen {address}: there this node hears the others, at {self.own_address} and the next port; "
-                    "choose another for clients"
-                )
+    def places(self) -> list[tuple[str, Url]]:
+        """Where this node hears the others, each with the option that says so."""
+        option = "--peer-listen" if self.listen else "--peer"
+        second = data_address(self.own_address)
+        return [(option, listen_url(self.own_address)), (f"{option} (at the next port)", listen_url(second))]
 
     def _check_addresses(self) -> None:
         taken: dict[str, int] = {}

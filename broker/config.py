@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from ..transport.url import advertise_url, listen_url
+from ..transport.apart import need_apart
+from ..transport.url import Url, advertise_url, listen_url
 from .cluster_config import ClusterConfig
 from .diagnostics import DiagnosticOptions
 from .errors import InsecureListen, InvalidPeers
@@ -55,7 +56,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
         """The addresses to listen on.
 
         Raises:
-            InvalidUrl: an address that cannot be listened on, or advertised.
+            InvalidUrl: an address that cannot be listened on, or advertised, or that is there twice.
             InsecureListen: one that other machines can reach, without `insecure`.
             InvalidPeers: nodes of a cluster that cannot be.
         """
@@ -67,8 +68,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
                     "key (--broker-key)"
                 )
         found = self.listen or (f"unix://{self.data}/broker.sock",)
-        if self.cluster is not None:
-            self.cluster.check_apart(found)
+        need_apart(self.places())
         for address in found:
             url = listen_url(address)
             if self.access and url.scheme == "tcp" and not self.broker_key:
@@ -80,6 +80,11 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
         for address in self.advertise:
             advertise_url(address)
         return found
+
+    def places(self) -> list[tuple[str, Url]]:
+        """Where the broker is to listen, each with the option that says so. Raises InvalidUrl."""
+        clients = [("--listen", listen_url(address)) for address in self.listen]
+        return clients if self.cluster is None else [*clients, *self.cluster.places()]
 
     def companions(self) -> dict[str, str]:
         """The settings of the processes to have beside the broker, by role."""

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from ..broker.exposure import need_closed
-from ..transport.url import Url, parse
+from ..transport.apart import need_apart
+from ..transport.url import DOOR_SCHEMES, Url, parse
 from .errors import InvalidCertificate
 
-SCHEMES = ("unix", "tcp", "tls")
 DOORS = ("resp", "http")
 
 
@@ -40,7 +40,8 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
 
     def addresses(self) -> dict[str, list[Url]]:
         """The addresses to listen on, by door. Raises InvalidUrl, InsecureListen, InvalidCertificate."""
-        found = {door: [parse(address, schemes=SCHEMES) for address in getattr(self, door)] for door in DOORS}
+        found = {door: [parse(address, schemes=DOOR_SCHEMES) for address in getattr(self, door)] for door in DOORS}
+        need_apart((f"--{door}", url) for door, urls in found.items() for url in urls)
         for url in chain.from_iterable(found.values()):
             need_closed(url, guarded=bool(self.users), insecure=self.insecure, way_out="name a users file")
             if url.scheme == "tls" and not self.tls_certificate:

@@ -47,9 +47,8 @@ from .gateway.users import Users
 from .metrics import Look, metrics
 from .scrape_door import ScrapeDoor, ScrapeRequest, answer_of
 from .storage.errors import Error
-from .transport.url import Url, parse
+from .transport.url import DOOR_SCHEMES, Url, parse
 
-SCHEMES = ("unix", "tcp", "tls")
 FRESH_S = 1.0
 _STATUS = {401: "401 Unauthorized", 403: "403 Forbidden", 429: "429 Too Many Requests"}
 FILES = 1024
@@ -80,7 +79,7 @@ class ExporterConfig(Struct, frozen=True, kw_only=True):
 
     def addresses(self) -> list[Url]:
         """The addresses to listen on. Raises InvalidUrl, InsecureListen, InvalidCertificate."""
-        found = [parse(address, schemes=SCHEMES) for address in self.metrics]
+        found = [parse(address, schemes=DOOR_SCHEMES) for address in self.metrics]
         for url in found:
             need_closed(
                 url, guarded=bool(self.users), insecure=self.insecure, way_out="name users (--access)",

@@ -113,7 +113,7 @@ ORDER = {
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
         *("framing", "socket_options", "descriptors", "connections", "set_aside", "unread", "ipc_paths"),
-        *("other_doors", "free_addresses", "bell", "zmq_keys", "keys"),
+        *("other_doors", "apart", "free_addresses", "bell", "zmq_keys", "keys"),
         *("unix_connection", "unix_client", "unix_server", *ZMQ, "sockets", ""),
     ],
     "penstock.adapters": [

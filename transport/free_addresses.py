@@ -1,6 +1,6 @@
 """Tells whether addresses can be listened on, before anything is made that listens there.
 
-Idea: listen at all of them for a moment, so that one address given twice is found as well.
+Idea: listen at all of them for a moment, so that two names of one host are found as well.
 Contract: what is refused here would be refused later; what a listener alone finds out, such as a family of addresses
 that the machine does not have, is left to it. Nothing is created or removed. Knows no messages.
 """
@@ -23,15 +23,11 @@ _SURE = (errno.EADDRINUSE, errno.EACCES)
 def need_free(urls: Iterable[Url]) -> None:
     """Try addresses of paths and ports. Raises AddressInUse, CannotListen."""
     with ExitStack() as stack:
-        paths: set[str] = set()
         for url in urls:
             if url.has_port:
                 _try_port(url, stack)
-                continue
-            ipc_paths.need_free(url.path)
-            if url.path in paths:
-                raise AddressInUse(f"{url} is given twice; choose another path")
-            paths.add(url.path)
+            else:
+                ipc_paths.need_free(url.path)
 
 
 def _try_port(url: Url, stack: ExitStack) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import product, starmap
 
 import msgspec
 
@@ -15,6 +16,9 @@ from .errors import InvalidUrl
 
 SCHEMES = ("unix", "ipc", "tcp", "file", "mem")
 SOCKET_SCHEMES = ("unix", "ipc", "tcp")
+DOOR_SCHEMES = ("unix", "tcp", "tls")
+"""Of addresses where a gateway or an exporter listens."""
+
 PORT_SCHEMES = ("tcp", "tls")
 """Of addresses with a host and a port; tls is for doors alone, which say so."""
 
@@ -32,6 +36,8 @@ _BETWEEN = {"tcp": re.compile(","), "unix": re.compile(",(?=/)"), "ipc": re.comp
 
 _WILDCARDS = frozenset({"*", "0.0.0.0", "[::]"})
 _LOOPBACK = frozenset({"localhost", "[::1]"})
+_HOSTS = {"*": ("0.0.0.0", "[::]"), "localhost": ("127.0.0.1", "[::1]")}
+"""Hosts of both kinds, as those of one."""
 
 
 class Url(msgspec.Struct, frozen=True):
@@ -65,15 +71,20 @@ class Url(msgspec.Struct, frozen=True):
         return self.host in _WILDCARDS
 
     def overlaps(self, other: Url) -> bool:
-        """Whether one process cannot listen at both: they are the same, or one of all interfaces has the other's port.
+        """Whether they are one place to listen: they have one path, or one port of one host.
 
-        0.0.0.0 is every address of IPv4 and [::] every one of IPv6; * is either.
+        0.0.0.0 is every address of IPv4 and [::] every one of IPv6; * is either, and localhost is both of loopback.
         """
         if not (self.has_port and other.has_port):
-            return self == other
-        hosts = {self.host, other.host}
-        one_kind = len({host.startswith("[") for host in hosts}) == 1 or not hosts.isdisjoint({"*", "localhost"})
-        return self.port == other.port != 0 and (len(hosts) == 1 or (bool(hosts & _WILDCARDS) and one_kind))
+            return bool(self.path) and self.path == other.path
+        pairs = product(_HOSTS.get(self.host, (self.host,)), _HOSTS.get(other.host, (other.host,)))
+        return self.port == other.port != 0 and any(starmap(_meet, pairs))
+
+
+def _meet(host: str, other: str) -> bool:
+    """Whether two hosts, each of one kind of address, have an address in common."""
+    one_kind = host.startswith("[") == other.startswith("[")
+    return host == other or (one_kind and not _WILDCARDS.isdisjoint((host, other)))
 
 
 def shown(text: str) -> str:

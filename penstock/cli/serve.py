@@ -9,6 +9,8 @@ SIGTERM or ^C; anything else is a failure with one line on standard error.
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,9 @@ import click
 from .. import config as configuration
 from ..address import check_private
 from ..storage.linux import need_linux
+from ..transport.apart import need_apart
 from ..transport.free_addresses import need_free
+from ..transport.url import DOOR_SCHEMES, parse
 from .options import hand_down_key, with_config
 from .output import Output
 from .reloading import Reloading
@@ -34,6 +38,9 @@ _ENGINE = (
     "max_schedules", "max_barriers", "max_barrier_bytes", "max_stages", "max_transactions", "max_sessions",
     "producer_expiry_s", "stage_expiry_s", "transaction_expiry_s", "group_expiry_s", "handover_s",
 )  # fmt: skip
+
+DOORS = ("resp", "http", "metrics")
+"""Settings with addresses of the processes beside the broker."""
 
 CLUSTER_FRAME_BYTES = 4 << 20
 """The largest batch of a cluster that does not say."""
@@ -107,7 +114,8 @@ def command(
     }  # fmt: skip
 
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
-    loaded = configuration.load(flags, path=config_file)
+    load = partial(configuration.load, flags, environ=dict(os.environ), path=config_file)  # before a key is handed down
+    loaded = load()
     output = Output(as_json=as_json)
     if loaded.source("listen") == "default":
         _make_private(Path(loaded.config.listen[0].removeprefix("unix://")).parent)
@@ -133,7 +141,7 @@ def command(
     hand_down_key(loaded.config)
     config = serve_config(loaded.config)
     begin("supervisor", config.log)
-    reloading = Reloading(loaded.config, lambda: configuration.load(flags, path=config_file), output, say)
+    reloading = Reloading(loaded.config, load, output, say)
     return Supervisor(config).run(on_event, lambda: _served(reloading(), config.log))
 
 
@@ -146,16 +154,24 @@ def _served(live: dict[str, Any], log: DiagnosticOptions) -> dict[str, Any]:
 
 
 def check_settings(config: configuration.Config) -> None:
-    """Raise what `serve` would about addresses and files, before it makes anything."""
-    serve_config(config).addresses()
+    """Raise what `serve` and its processes would about addresses and files, before anything is made."""
+    from ..broker import access_file
+    from ..transport.keys import Key
+
+    serve_config(config)
+    if users := users_file(config):
+        access_file.read(users)
+    if config.broker_key:
+        Key.read(config.broker_key)
+    door_settings(config)
 
 
 def serve_config(config: configuration.Config) -> ServeConfig:
-    """The supervisor's configuration."""
+    """The supervisor's configuration, whose addresses are apart and free. Raises what is wrong with it."""
     from ..broker.config import ServeConfig
     from ..broker.keeper.core import KeeperOptions
 
-    return ServeConfig(
+    made = ServeConfig(
         data=str(Path(config.data).absolute()),
         listen=tuple(config.listen),
         advertise=tuple(config.advertise),
@@ -168,11 +184,16 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         keeper_timeout_s=config.keeper_timeout_s,
         gateway=_gateway(config) if config.resp or config.http else "",
         exporter=_exporter(config) if config.metrics else "",
-        log=_log_options(config),
+        log=log_options(config),
         keeper=KeeperOptions(lazy_s=config.lazy_s, scrub_s=config.scrub_s, scrub_most=config.scrub_bytes_s),
         cluster=cluster_config(config),
         node=_limits(config),
     )
+    made.addresses()
+    doors = [(f"--{door}", parse(address, schemes=DOOR_SCHEMES)) for door in DOORS for address in getattr(config, door)]
+    need_apart([*made.places(), *doors])
+    need_free(url for _, url in doors)
+    return made
 
 
 def cluster_config(config: configuration.Config) -> ClusterConfig | None:
@@ -202,37 +223,47 @@ def _limits(config: configuration.Config) -> dict[str, Any]:
 def _gateway(config: configuration.Config) -> str:
     """The settings of the gateway; the supervisor knows where the broker is.
 
-    Raises InvalidUrl, InsecureListen, MissingLibrary, InvalidUsers, InvalidCertificate, AddressInUse, CannotListen.
+    Raises InvalidUrl, InsecureListen, MissingLibrary, InvalidUsers, InvalidCertificate.
     """
     gateway = import_module("..gateway.config", __package__)  # by name: it comes with an extra
     users = _absolute(users_file(config))
     settings = gateway.GatewayConfig(
         url="", resp=tuple(config.resp), http=tuple(config.http), users=users, grants=bool(config.access),
-        insecure=config.insecure,
+        insecure=config.insecure, drain_s=config.drain_s / 3,  # before the supervisor ends it
         **door_settings(config),
     )  # fmt: skip
     doors = settings.addresses()
     import_module("..gateway.libraries", __package__).check(doors)  # before anything is made
     if users:
         import_module("..gateway.users", __package__).Users.load(users)
-    need_free(url for urls in doors.values() for url in urls)
     return settings.to_json()
 
 
-def _log_options(config: configuration.Config) -> DiagnosticOptions:
-    """Where the processes log."""
+def log_options(config: configuration.Config) -> DiagnosticOptions:
+    """Where the processes log. Raises InvalidConfig."""
     from ..broker.diagnostics import DiagnosticOptions
 
+    _check_log_dir(config.log_dir)
     return DiagnosticOptions(
         level=config.log_level, format=config.log_format, files=config.log_files, file_bytes=config.log_file_bytes,
         directory=_absolute(config.log_dir), age_s=config.log_age_s,
     )  # fmt: skip
 
 
+def _check_log_dir(given: str) -> None:
+    place = Path(_absolute(given) or ".")
+    found = next(each for each in (place, *place.parents) if each.exists())
+    if given and not (found.is_dir() and os.access(found, os.W_OK | os.X_OK)):
+        raise configuration.InvalidConfig(
+            f"log_dir={given} cannot be used: {found} is no directory that this user can write; name another one, or "
+            "leave it out to log to standard error"
+        )
+
+
 def _exporter(config: configuration.Config) -> str:
     """The settings of the exporter.
 
-    Raises InvalidUrl, InsecureListen, InvalidUsers, InvalidCertificate, AddressInUse, CannotListen.
+    Raises InvalidUrl, InsecureListen, InvalidUsers, InvalidCertificate.
     """
     from ..exporter import ExporterConfig
     from ..gateway.tls import server_context
@@ -248,7 +279,7 @@ def _exporter(config: configuration.Config) -> str:
     server_context(certificate, key)
     if users:
         Users.load(users)
-    need_free(settings.addresses())
+    settings.addresses()
     return settings.to_json()
 
 

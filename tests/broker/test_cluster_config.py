@@ -11,6 +11,7 @@ from penstock.broker import ServeConfig
 from penstock.broker.cluster_config import ClusterConfig, peers_of
 from penstock.broker.errors import InsecureListen, InvalidPeers
 from penstock.storage.errors import Error
+from penstock.transport.errors import InvalidUrl
 
 GOOD = ClusterConfig(name="c", node=2, peers={node: f"tcp://127.0.0.1:{7000 + 2 * node}" for node in (1, 2, 3)})
 
@@ -72,14 +73,16 @@ def test_clients_come_elsewhere_than_the_other_nodes(tmp_path: Path) -> None:
         return ServeConfig(data=str(tmp_path), cluster=replace(GOOD, **changes), listen=listen, insecure=True)
 
     for own in "tcp://127.0.0.1:7004", "tcp://127.0.0.1:7005":
-        with pytest.raises(InvalidPeers, match=f"--listen {own}: there this node hears the others.*choose another"):
+        with pytest.raises(
+            InvalidUrl, match=f"--listen {own} and --peer .*{own} are one place to listen: choose another"
+        ):
             serving("unix:///tmp/a", own).addresses()
-    with pytest.raises(InvalidPeers, match=r"at tcp://127\.0\.0\.1:8004 and"):
+    with pytest.raises(InvalidUrl, match=r"and --peer-listen tcp://127\.0\.0\.1:8004"):
         serving("tcp://127.0.0.1:8004", listen="tcp://127.0.0.1:8004").addresses()
     for everywhere in "tcp://*:7004", "tcp://0.0.0.0:7005":
-        with pytest.raises(InvalidPeers, match="there this node hears the others"):
+        with pytest.raises(InvalidUrl, match="one place to listen"):
             serving(everywhere).addresses()
-    with pytest.raises(InvalidPeers, match="there this node hears the others"):
+    with pytest.raises(InvalidUrl, match="one place to listen"):
         serving("tcp://127.0.0.1:7005", listen="tcp://*:7004").addresses()
     serving("tcp://127.0.0.1:7004", listen="tcp://127.0.0.1:8004").addresses()
     serving("tcp://127.0.0.1:7003").addresses()  # where the others are is theirs

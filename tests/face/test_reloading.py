@@ -41,6 +41,21 @@ def test_a_broker_reads_its_settings_again_and_says_what_changes(tmp_path: Path)
         assert served.stop() == 0
 
 
+def test_a_key_is_compared_as_it_is_written(tmp_path: Path) -> None:
+    """Children hear of it by an absolute path in their environment, which is none of the settings."""
+    path = tmp_path / "config.toml"
+    path.write_text('key = "own.key"\n')
+    served = serve(tmp_path / "data", str(tmp_path), "--config", str(path))
+    try:
+        for text, later in (('key = "own.key"', []), ('key = "other.key"', ["key"])):
+            path.write_text(text)
+            served.process.send_signal(signal.SIGHUP)
+            assert served.process.stdout is not None
+            assert json.loads(served.process.stdout.readline())["at_next_start"] == later
+    finally:
+        assert served.stop() == 0
+
+
 def test_running_processes_log_as_much_as_the_settings_say_now(tmp_path: Path) -> None:
     pytest.importorskip("uvloop", reason="the gateway needs the extra gateway")
     path, logs, data = tmp_path / "config.toml", tmp_path / "logs", tmp_path / "data"
@@ -95,6 +110,12 @@ def test_check_finds_mistakes_before_a_start(cli: Cli, tmp_path: Path) -> None:
         ('lisen = ["unix:///a"]', "did you mean 'listen'?"),
         ('listen = ["tcp://0.0.0.0:7070"]', "can be reached from other machines"),
         ('listen = ["htp://x"]', "htp"),
+        ('access = "/nowhere/access"', "/nowhere/access cannot be read"),
+        ('users = "/nowhere/users"', "/nowhere/users cannot be read"),
+        ('users = "/nowhere/users"\naccess = "/nowhere/access"', "users and grants are one file"),
+        ('broker_key = "/nowhere/key"', "/nowhere/key cannot be read"),
+        ('tls_certificate = "/nowhere/cert"', "set both tls_certificate and tls_key"),
+        (f'log_dir = "{path}/logs"', f"{path} is no directory that this user can write; name another one"),
     ):
         path.write_text(text)
         found = cli("config", "check", "--config", str(path))

@@ -138,7 +138,13 @@ def test_what_is_advertised_can_be_connected_to():
         ("tcp://*:0", "tcp://127.0.0.1:0", False),
         ("tcp://127.0.0.1:0", "tcp://127.0.0.1:0", False),
         ("unix:///a", "unix:///a", True),
+        ("tcp://localhost:1", "tcp://127.0.0.1:1", True),
+        ("tcp://localhost:1", "tcp://[::1]:1", True),
+        ("tcp://localhost:1", "tcp://127.0.0.2:1", False),
+        ("tcp://localhost:1", "tcp://localhost:2", False),
+        ("tcp://[::1]:1", "tcp://0.0.0.0:1", False),
         ("unix:///a", "unix:///b", False),
+        ("unix:///a", "ipc:///a", True),
         ("unix:///a", "tcp://*:1", False),
     ],
 )
