@@ -12,9 +12,10 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol
 
+from ..broker.errors import CannotStart
 from ..broker.system import calm_collector, return_large_blocks, set_file_limit
 from ..clients.aio.driver import AsyncDriver
 from ..clients.opening import open_connection
@@ -96,6 +97,18 @@ def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None], page: in
         runner.run(_serve(config, users, certificate, refused, ready))
 
 
+async def _unless_stopped(reached: Coroutine[Any, Any, object], stop: asyncio.Event) -> None:
+    """Wait for a broker. Raises CannotStart where the process is told to end before."""
+    loop = asyncio.get_running_loop()
+    reaching, told = loop.create_task(reached), loop.create_task(stop.wait())
+    await asyncio.wait((reaching, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not reaching.done():
+        reaching.cancel()
+        raise CannotStart("told to stop before a broker was there")
+    await reaching
+
+
 async def _serve(
     config: GatewayConfig, users: Users | None, certificate: Certificate, refused: RefusedCounts,
     ready: Callable[[dict[str, Any]], None],
@@ -109,7 +122,7 @@ async def _serve(
     shared = GatewayParts(link, every, HeldBytes(refused=refused), users, certificate)
     following = loop.create_task(certificate.follow())
     try:
-        await link.driver.run(connection.reached(connection.deadline()))
+        await _unless_stopped(link.driver.run(connection.reached(connection.deadline())), stop)
         doors, bound = [], {}
         try:
             for name, urls in config.addresses().items():

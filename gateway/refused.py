@@ -4,6 +4,8 @@ Idea: neither process is a client of the other. Where a supervisor runs both, it
 the gateway counts and from which the exporter reads when it is scraped. The page outlives either, so a gateway that is
 started again goes on counting.
 
+A gateway that runs apart shows its own at its HTTP door.
+
 Contract: one process counts. A count is 8 bytes that are written at once, so a reader needs no lock. Without a page,
 the counts are the process's own.
 """
@@ -11,7 +13,10 @@ the counts are the process's own.
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from typing import Literal, get_args
+
+from .exposition import Metric
 
 Reason = Literal[
     "credentials", "guesses", "grants", "quota", "size", "memory", "connections", "slow", "protocol", "records"
@@ -39,3 +44,9 @@ class RefusedCounts:
     def by_reason(self) -> dict[str, int]:
         """All counts, also those that are 0."""
         return {reason: self._counts[place] for reason, place in _PLACES.items()}
+
+
+def metric_of(by_reason: Mapping[str, int]) -> Metric:
+    """The counts as Prometheus has them."""
+    samples = [((("reason", reason),), count) for reason, count in by_reason.items()]
+    return Metric("penstock_gateway_refused_total", "counter", "Refused by the gateway's doors.", samples)

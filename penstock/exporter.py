@@ -35,9 +35,9 @@ from .clients.aio.client import AsyncClient
 from .clients.aio.driver import AsyncDriver
 from .clients.cluster import node_stats
 from .clients.opening import open_connection
-from .exposition import CONTENT_TYPE, text
 from .gateway.connections import AllConnections
 from .gateway.errors import InvalidCertificate
+from .gateway.exposition import CONTENT_TYPE, text
 from .gateway.http.authenticating import CHALLENGE, principal_of
 from .gateway.http.problems import Refusal
 from .gateway.listening import Listeners
@@ -156,7 +156,7 @@ class Exporter:
         here = {
             "now": datetime.now(UTC),
             "usage": usage(config.supervisor) if config.supervisor else {},
-            "disk_free_bytes": shutil.disk_usage(config.data).free if config.data else None,
+            "disk_free_bytes": _free_bytes(config.data),
             "refused": {} if self._refused is None else self._refused.by_reason(),
         }
         begun_s = time.monotonic()
@@ -185,6 +185,14 @@ class Exporter:
         except Error as error:
             self._tell(error)
             return None
+
+
+def _free_bytes(data: str) -> int | None:
+    """None where that is not known: no directory, or one that is gone."""
+    try:
+        return shutil.disk_usage(data).free if data else None
+    except OSError:
+        return None
 
 
 def visible(look: Look, reader: Principal) -> Look:

@@ -20,7 +20,8 @@ from msgspec import Struct
 from .broker.processes import Usage
 from .clients.descriptions import Group, Topic, age_s
 from .clients.queues.descriptions import Queue
-from .exposition import Labels, Metric
+from .gateway.exposition import Labels, Metric
+from .gateway.refused import metric_of
 
 MICRO = 1e-6
 
@@ -184,8 +185,7 @@ def metrics(look: Look, *, most: int, partitions: bool = False) -> list[Metric]:
     ]
     if look.disk_free_bytes is not None:
         found.append(_one("disk_free_bytes", "gauge", "Free on the file system of the data.", look.disk_free_bytes))
-    refused = [((("reason", reason),), count) for reason, count in look.refused.items()]
-    found.append(Metric("penstock_gateway_refused_total", "counter", "Refused by the gateway's doors.", refused))
+    found.append(metric_of(look.refused))
     if look.stats is not None:
         found += _counters(look.stats)
     topics, groups, queues = look.topics[:most], look.groups[:most], look.queues[:most]

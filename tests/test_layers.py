@@ -62,7 +62,7 @@ ZMQ = ("raw_sockets", "zmq_socket", "zmq_curve", "zmq_serving", "zmq_greeting", 
 ORDER = {
     "penstock": [
         *("storage", "transport", "broker", "clients", "gateway", "spark", "adapters"),
-        *("config", "config_default", "address", "connecting", "tasks", "aio", "errors", "exposition", "metrics"),
+        *("config", "config_default", "address", "connecting", "tasks", "aio", "errors", "metrics"),
         *("scrape_door", "exporter", "tracing", "testing", "installed", "checkup", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
@@ -151,8 +151,8 @@ ORDER = {
         *("changes", "election", "core", "ready", "node", ""),
     ],
     "penstock.gateway": [
-        *("errors", "libraries", "rotation", "guessing", "telling", "refused", "users", "turns", "holding", "config"),
-        "tls",
+        *("errors", "libraries", "rotation", "guessing", "telling", "exposition", "refused", "users", "turns"),
+        *("holding", "config", "tls"),
         *("lingering", "connections", "handshakes", "listening", "append_times", "appending", "asking"),
         *("link", "sending", "reading", "consumers", "leases", "task_leases"),
         *("resp", "http", "console", "process", "__main__", ""),

@@ -8,6 +8,8 @@ from importlib.metadata import version
 import msgspec
 
 from ...storage.errors import Error
+from ..exposition import CONTENT_TYPE, text
+from ..refused import metric_of
 from .operation import JSON, HttpCall, HttpOperation, Reply
 from .page import POLICY
 from .shapes import Health
@@ -43,6 +45,12 @@ async def live(call: HttpCall) -> Health:
     return Health("ok", VERSION, True, not call.ends, [])
 
 
+async def metrics(call: HttpCall) -> Reply:
+    """What it has refused; what the broker counts is at its exporter."""
+    call.may("see", "")
+    return Reply(text([metric_of(call.door.refused.by_reason())]).encode(), CONTENT_TYPE)
+
+
 async def openapi(call: HttpCall) -> Reply:
     return Reply(call.door.document)
 
@@ -59,6 +67,10 @@ OPERATIONS = [
     HttpOperation(
         method="GET", path="/health/live", name="live", tag="gateway", handler=live, gives=Health, open=True,
         summary="Whether the gateway runs, whatever its broker does",
+    ),
+    HttpOperation(
+        method="GET", path="/metrics", name="metrics", tag="gateway", handler=metrics, also_gives=("text/plain",),
+        summary="What this gateway has refused, by reason, for Prometheus",
     ),
     HttpOperation(
         method="GET", path="/openapi.json", name="openapi", tag="gateway", handler=openapi, gives=dict, open=True,

@@ -18,6 +18,7 @@ from msgspec import Struct
 from ...broker.rights import NODE, Operation, Principal, authorize
 from ..holding import ByteHolder
 from ..link import BrokerLink
+from ..refused import RefusedCounts
 from ..users import Users
 from .problems import Problem, Refusal
 
@@ -56,6 +57,7 @@ class HttpGateway(Protocol):
     document: bytes  # OpenAPI
     page: bytes  # of its operations
     origins: tuple[str, ...]  # whose pages may send requests
+    refused: RefusedCounts
 
     @property
     def stats(self) -> StatsSource:

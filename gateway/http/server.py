@@ -60,6 +60,7 @@ class HttpDoor:
         self._held = held
         self.may_create = config.may_create
         self.origins = config.cors
+        self.refused = every.refused
         self.stats = SampledStats(link)
         self.ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.document = document(TABLE)

@@ -13,8 +13,9 @@ from typing import Any
 import click
 from msgspec import structs
 
+from ..broker.diagnostics import begin
 from .options import Invocation, with_session, with_settings
-from .serve import door_settings, users_file
+from .serve import door_settings, log_options, users_file
 from .standard_streams import unread_is_fine
 
 
@@ -49,13 +50,14 @@ def command(
     if not resp and not http:
         raise click.UsageError("nothing to serve: name an address with --resp or --http")
     gateway = import_module("..gateway.process", __package__)  # by name: it comes with an extra
+    begin("gateway", log_options(session.config))
     given = structs.replace(
         session.config, users=users or session.config.users, access=access or session.config.access,
-        no_create=no_create or session.config.no_create,
+        no_create=no_create or session.config.no_create, insecure=insecure or session.config.insecure,
     )  # fmt: skip
     config = gateway.GatewayConfig(
-        url=session.url, resp=resp, http=http, users=users_file(given), grants=bool(given.access), insecure=insecure,
-        **door_settings(given), drain_s=session.config.drain_s,
+        url=session.url, resp=resp, http=http, users=users_file(given), grants=bool(given.access),
+        insecure=given.insecure, **door_settings(given), drain_s=given.drain_s,
     )  # fmt: skip
 
     def ready(event: dict[str, Any]) -> None:

@@ -153,7 +153,8 @@ def test_why_the_broker_does_not_answer_is_said_once(tmp_path, monkeypatch):
     async def scraped() -> bytes:
         connection = open_connection(f"unix://{tmp_path}/none", timeout=0.1, name="exporter", clock=time.monotonic)
         async with AsyncClient(AsyncDriver(connection)) as client:
-            exporter = Exporter(client, ExporterConfig(url=f"unix://{tmp_path}/none", metrics=()))
+            gone = f"{tmp_path}/gone"  # a data directory that is not mounted
+            exporter = Exporter(client, ExporterConfig(url=f"unix://{tmp_path}/none", metrics=(), data=gone))
             await exporter._look()
             return await exporter.scrape()
 

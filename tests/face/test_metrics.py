@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from penstock.broker.processes import _part, children, of, usage
 from penstock.clients.descriptions import Group, GroupPartition
-from penstock.exposition import BITS, Metric, text
+from penstock.gateway.exposition import BITS, Metric, text
 from penstock.metrics import Look, metrics
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

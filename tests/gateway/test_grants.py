@@ -49,6 +49,7 @@ OPERATIONS: dict[str, tuple[Asked, Sequence[str]]] = {
     "getQueue": (("GET", QUEUE, None), [SEE]),
     "tail": (("GET", f"{QUEUE}/tail", None), [READ]),
     "stats": (("GET", "/stats", None), ["see node"]),
+    "metrics": (("GET", "/metrics", None), ["see node"]),
     "statsEvents": (("GET", "/stats/events", None), ["see node"]),
     "listGroups": (("GET", f"/api/v1/topics/{T}/groups", None), [SEE]),
     "getGroup": (("GET", GROUP, None), [f"see group:{T}/g"]),

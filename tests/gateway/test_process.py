@@ -6,6 +6,8 @@ import io
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import penstock
 import pytest
 from penstock.broker import ServeConfig
 from penstock.cli import exits
-from support.processes import Serving
+from support.processes import Serving, spawn
 
 from .conftest import NEEDS, GatewayProcess
 
@@ -65,6 +67,30 @@ def test_nothing_acknowledged_is_lost_when_the_gateway_is_killed(own, redis, fol
         stored = {record.offset: record.value for record in client.read("t", 0, 0, max_records=1_000_000)}
     assert len(told) >= 300
     assert {offset: stored.get(offset) for offset in told} == told
+
+
+def test_it_may_be_ended_while_it_waits_for_a_broker(folder):
+    path = f"{folder}/silent"
+    command = [sys.executable, "-m", "penstock", "gateway", "--url", f"unix://{path}", "--resp", "tcp://127.0.0.1:0"]
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(path)
+        silent.listen()
+        waiting = spawn([*command, "--set", "timeout_s=1h"], signal.SIGTERM, stderr=subprocess.PIPE)
+        with silent.accept()[0]:
+            waiting.send_signal(signal.SIGTERM)
+            _, errors = waiting.communicate(timeout=30)
+    assert waiting.returncode == exits.FAILED
+    assert errors.splitlines() == [b"penstock: told to stop before a broker was there"]
+
+
+def test_one_that_runs_apart_takes_its_settings_from_everywhere(own, tmp_path):
+    httpx = pytest.importorskip("httpx", reason=NEEDS)
+    settings = {"insecure": "yes", "log_level": "info", "log_dir": str(tmp_path / "logs")}
+    gateway = GatewayProcess(own.url, http=("tcp://0.0.0.0:0",), settings=settings)
+    url = gateway.http_url.replace("0.0.0.0", "127.0.0.1")
+    assert httpx.get(f"{url}/api/v1/queues/none", headers={"X-Request-Id": "check-1"}).status_code == 404
+    assert gateway.stop() == 0
+    assert "request check-1: GET '/api/v1/queues/none': 404" in (tmp_path / "logs" / "gateway.log").read_text()
 
 
 def test_the_broker_may_be_killed_under_it(own, redis):

@@ -62,6 +62,23 @@ def test_what_grants_forbid_is_logged_with_user_and_resource(broker: Serving, tm
     lines = [process.process.stderr.readline().decode() for _ in range(2)]  # the second comes a second later
     assert process.stop() == 0
     assert lines == [
-        "forbade 1 requests, the last: user ann has no permission to read topic:orders\n",
-        "forbade 1 requests, the last: user robot has no permission to see node\n",
+        "penstock gateway: forbade 1 requests, the last: user ann has no permission to read topic:orders\n",
+        "penstock gateway: forbade 1 requests, the last: user robot has no permission to see node\n",
     ]
+
+
+def test_a_gateway_that_runs_apart_shows_its_count_at_its_http_door(broker: Serving, tmp_path: Path):
+    path = str(tmp_path / "users")
+    access_file.add_password(path, "ann", "x")
+    process = GatewayProcess(broker.url, "tcp://127.0.0.1:0", http=("tcp://127.0.0.1:0",), options=("--users", path))
+    with pytest.raises(redis.AuthenticationError):
+        redis.Redis(port=process.port, username="ann", password="y", retry=None).ping()
+    answer = httpx.get(f"{process.http_url}/metrics", auth=("ann", "x"), trust_env=False)
+    assert httpx.get(f"{process.http_url}/metrics", trust_env=False).status_code == 401
+    assert process.stop() == 0
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert {line for line in answer.text.splitlines() if not line.endswith(" 0")} == {
+        "# HELP penstock_gateway_refused_total Refused by the gateway's doors.",
+        "# TYPE penstock_gateway_refused_total counter",
+        'penstock_gateway_refused_total{reason="credentials"} 1',
+    }
