@@ -16,7 +16,8 @@ of `*` is of each user without one of its own.
 EXPIRES is in seconds since 1970; 0 stands for never.
 
 Contract: the file is readable by its owner alone, and replaced as a whole; two programs that change it take turns. What
-is not changed stays as it is, comments too. It holds no secret but hashes. A file with a line that is none is refused.
+is not changed stays as it is, comments and the owner too. It holds no secret but hashes. A file with a line that is
+none is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import fcntl
 import os
 import re
 import secrets
-import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ from .quotas import Quota
 from .rights import OPERATIONS, Grant, Principal, in_order, is_pattern
 from .tokens import Credential, Token
 
-PRIVATE = 0o600
+OTHERS = 0o077
 ALL = "*"
 
 Stamp = tuple[int, int, int]
@@ -183,7 +183,7 @@ def _lines(path: str) -> tuple[list[str], Stamp]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidUsers(f"the users file {path} cannot be read: {reason}") from error
-    if stat.S_IMODE(found.st_mode) & ~PRIVATE:
+    if found.st_mode & OTHERS:
         raise InvalidUsers(f"{path} is open to other users of this machine: chmod 600 {path}")
     return lines, _stamp(found)
 
@@ -333,32 +333,33 @@ def _check_name(name: str) -> None:
 
 def _change(path: str, goes: Callable[[str], bool], *added: str) -> bool:
     """Take lines out and add others. Returns whether some went."""
-    with _alone(path):
+    with _alone(path) as directory:
         before = _lines(path)[0] if not added or os.path.exists(path) else []
         _parsed(path, before)
         after = [line for line in before if line.startswith("#") or not goes(line)]
         _parsed(path, [*after, *added])
         if added or len(after) < len(before):
             _write(path, "".join(f"{line}\n" for line in (*after, *added)))
+            os.fsync(directory)
         return len(after) < len(before)
 
 
 @contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """One change of a file at a time."""
+def _alone(path: str) -> Iterator[int]:
+    """One change of a file at a time. Gives its directory's descriptor."""
     try:
         directory = os.open(Path(path).resolve().parent, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise InvalidUsers(f"the users file {path} cannot be written: {error.strerror or error}") from error
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
-        yield
+        yield directory
     finally:
         os.close(directory)
 
 
 def _write(path: str, text: str) -> None:
-    """Replace the file. The temporary one has mode 0600 from the start."""
+    """Replace the file, which stays its owner's. The temporary one has mode 0600 from the start."""
     target = Path(path).resolve()
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -366,10 +367,16 @@ def _write(path: str, text: str) -> None:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
-                os.fsync(file.fileno())
+                if target.exists() and (owner := _owner(os.stat(target))) != _owner(os.fstat(descriptor)):
+                    os.fchown(descriptor, *owner)
+                os.fsync(descriptor)
             os.replace(temporary, target)
         except BaseException:
             os.unlink(temporary)
             raise
     except OSError as error:
         raise InvalidUsers(f"the users file {path} cannot be written: {error.strerror or error}") from error
+
+
+def _owner(found: os.stat_result) -> tuple[int, int]:
+    return found.st_uid, found.st_gid

@@ -14,21 +14,28 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
+from .broker import access_file
+from .broker.errors import InvalidUsers
 from .broker.system import clock_is_synchronised
 from .config import Config
 from .gateway.errors import InvalidCertificate
 from .gateway.tls import valid_until
 from .installed import system, version_of
-from .storage import poison
+from .storage import layout, lock, poison
+from .storage.board import boot_id, is_alive
 from .storage.board_row import total_bytes
 from .storage.data_directory import DAMAGED, DOUBTS, TOPICS, check_kinds, identify
 from .storage.errors import Error
 from .storage.files import Files
 from .storage.shared_block import SHARED_MEMORY
+from .transport.errors import InvalidKey
+from .transport.keys import Key
 
 FREE_BYTES = 1 << 30
 """Less than this, or than FREE_SHARE of the file system, is worth a warning."""
@@ -46,6 +53,8 @@ RENEWAL_S = 14 * 86400
 
 FORGETFUL = ("tmpfs", "ramfs")
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs")
+
+ANOTHER = "name a directory of this user on a disk with --data or in the configuration"
 
 Kind = Literal["damage", "space", "other"]
 
@@ -66,7 +75,8 @@ def examine(config: Config) -> Iterator[Finding]:
     checks: list[Callable[[], Iterator[Finding]]] = [
         versions,
         lambda: directory(data),
-        lambda: permissions(data, config.users, config.access, config.broker_key, config.key),
+        lambda: permissions(data),
+        lambda: credentials((config.users, config.access), (config.broker_key, config.key)),
         lambda: space(data),
         lambda: shared_memory(total_bytes(config.board_rows, config.mapped_readers), Path(SHARED_MEMORY)),
         lambda: limits(data),
@@ -97,11 +107,14 @@ def directory(data: Path) -> Iterator[Finding]:
     if not data.exists():
         yield _to_be_made(data)
         return
+    if _keeps_nothing(data):
+        yield Finding("data", "bad", f"{data} is on {_file_system(data)}, which keeps no files", ANOTHER)
+        return
     try:
         found = identify(Files(), str(data))
         check_kinds(Files(), str(data))
     except Error as error:
-        yield Finding("data", "bad", error.message, "name the right directory with --data or in the configuration")
+        yield Finding("data", "bad", error.message, ANOTHER)
         return
     yield Finding("data", "ok", f"{data}, {'new' if found is None else f'node {found.node}'}")
     kind = _file_system(data)
@@ -115,12 +128,15 @@ def directory(data: Path) -> Iterator[Finding]:
 
 def _to_be_made(data: Path) -> Finding:
     """What the first start makes, or cannot."""
-    above = _nearest(data)
-    advice = "name a directory of this user with --data or in the configuration"
+    above, why = _nearest(data), ""
     if not above.is_dir():
-        return Finding("data", "bad", f"{data} cannot be made: {above} is no directory", advice)
-    if not os.access(above, os.W_OK | os.X_OK):
-        return Finding("data", "bad", f"{data} cannot be made: {above} cannot be written", advice)
+        why = f"{above} is no directory"
+    elif _keeps_nothing(above):
+        why = f"{above} is on {_file_system(above)}, which keeps no files"
+    elif not os.access(above, os.W_OK | os.X_OK):
+        why = f"{above} cannot be written"
+    if why:
+        return Finding("data", "bad", f"{data} cannot be made: {why}", ANOTHER)
     return Finding("data", "ok", f"{data} is not there yet: the first start makes it")
 
 
@@ -129,30 +145,49 @@ def _nearest(path: Path) -> Path:
     return next(each for each in (path, *path.parents) if each.exists())
 
 
-def permissions(data: Path, *secret: str) -> Iterator[Finding]:
-    """Who may read and write what the broker keeps. `secret`: files of users and keys; "" is none."""
-    files = [(Path(each), "users or keys", os.R_OK, "bad") for each in dict.fromkeys(secret) if each]
-    for path, what, needed, open_is in ((data, "the data", os.R_OK | os.W_OK, "warning"), *files):
-        if not path.exists():
-            continue
-        found = path.stat()
-        if found.st_uid != os.geteuid() and os.geteuid() != 0:
-            advice = f"run the broker and this command as user {found.st_uid}, or give it the files (chown -R)"
-            yield Finding("permissions", "bad", f"{path} belongs to user {found.st_uid}, not {os.geteuid()}", advice)
-        elif not os.access(path, needed):
-            verb = "written" if needed & os.W_OK else "read"
-            yield Finding("permissions", "bad", f"{path} cannot be {verb}", f"chmod u+rwX {path}")
-        elif found.st_mode & 0o077:
-            says = f"other users can reach {what}: {path} has mode {found.st_mode & 0o777:o}"
-            advice = "unless that is meant" if open_is == "warning" else "programs refuse it until then"
-            yield Finding("permissions", open_is, says, f"chmod go= {path}, {advice}")
-        else:
-            yield Finding("permissions", "ok", f"{path} is this user's alone")
+def _keeps_nothing(path: Path) -> bool:
+    """Whether a path is on a file system of the kernel's own, such as /proc, where root may write as well."""
+    return os.statvfs(path).f_blocks == 0
+
+
+def permissions(data: Path) -> Iterator[Finding]:
+    """Who may read and write the data."""
+    if not data.exists():
+        return
+    found = data.stat()
+    if found.st_uid != os.geteuid() and os.geteuid() != 0:
+        advice = f"run the broker and this command as user {found.st_uid}, or give it the files (chown -R)"
+        yield Finding("permissions", "bad", f"{data} belongs to user {found.st_uid}, not {os.geteuid()}", advice)
+    elif not os.access(data, os.R_OK | os.W_OK):
+        yield Finding("permissions", "bad", f"{data} cannot be written", f"chmod u+rwX {data}")
+    elif found.st_mode & 0o077:
+        says = f"other users can reach the data: {data} has mode {found.st_mode & 0o777:o}"
+        yield Finding("permissions", "warning", says, f"chmod go= {data}, unless that is meant")
+    else:
+        yield Finding("permissions", "ok", f"{data} is this user's alone")
+
+
+def credentials(users: Iterable[str], keys: Iterable[str]) -> Iterator[Finding]:
+    """Whether files of users and keys can be used: they are read as the broker and programs read them. "" is none."""
+    for paths, read, command in (
+        (users, access_file.read, "penstock user add"),
+        (keys, Key.read, "penstock key generate"),
+    ):
+        for path in filter(None, dict.fromkeys(paths)):
+            try:
+                read(path)
+            except (InvalidUsers, InvalidKey) as error:
+                advice = f"mend it, or make one with {command}: programs refuse it until then"
+                yield Finding("permissions", "bad", error.message, advice)
+            else:
+                yield Finding("permissions", "ok", f"{path} can be used, and is its user's alone")
 
 
 def space(data: Path) -> Iterator[Finding]:
     """Room for segments, and for files."""
     place = _nearest(data)
+    if _keeps_nothing(place):
+        return
     usage, system = shutil.disk_usage(place), os.statvfs(place)
     says = f"{usage.free / 2**30:.1f} GiB free of {usage.total / 2**30:.1f} at {place}"
     advice = "shorten the retention of topics, trim or delete some, or give it a larger disk"
@@ -242,6 +277,15 @@ def logs(data: Path) -> Iterator[Finding]:
         yield Finding("logs", "bad", says, "start it and let the others be reached; check the disk (dmesg)", "damage")
     if not poisoned and not damaged:
         yield Finding("logs", "ok", "no failed sync is on record; penstock log verify reads all records")
+
+
+def served_at(data: Path) -> str:
+    """Where the broker listens that has the directory open, as its lock says; "" without one."""
+    try:
+        holder = lock.holder_of((data / layout.LOCK).read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return ""
+    return holder.endpoint if holder.boot == f"{boot_id():032x}" and is_alive(holder.pid) else ""
 
 
 def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:

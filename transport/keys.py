@@ -22,7 +22,7 @@ VARIABLE = "PENSTOCK_KEY"
 
 _HEX = re.compile(r"[0-9a-f]{64}")
 _LINE = re.compile(r"(secret|broker) ([0-9a-f]{64})")
-_OTHERS = 0o177
+_OTHERS = 0o077
 
 
 class Key:

@@ -6,18 +6,22 @@ space, otherwise 1.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from ..broker.errors import NotLeader
-from ..checkup import Finding, examine, of_stats
+from ..checkup import Finding, examine, of_stats, served_at
 from ..storage.errors import Error
 from . import exits
 from .options import Invocation, with_data, with_session, with_settings
 from .output import one_line
 
 _CODES = {"damage": exits.DAMAGED, "space": exits.FULL, "other": exits.FAILED}
+
+START = "start it with penstock serve, if it should run"
 
 _STYLES = {"ok": "green", "warning": "yellow", "bad": "bold red"}
 
@@ -41,13 +45,28 @@ def command(session: Invocation) -> int:
     return next((code for kind, code in _CODES.items() if kind in bad), exits.OK)
 
 
-def _broker(session: Invocation) -> list[Finding]:
+def _broker(given: Invocation) -> list[Finding]:
     """What the broker says, if one answers, and which that is."""
     try:
+        session = _of_directory(given)
+        if session is None:
+            return [Finding("broker", "warning", f"no broker serves {given.config.data}", START)]
         return [each._replace(says=f"at {session.url}: {each.says}") for each in of_stats(_stats(session))]
     except Error as error:
-        advice = "start it with penstock serve, if it should run" if error.code == "no_broker" else "see its log"
+        advice = START if error.code == "no_broker" else "see its log"
         return [Finding("broker", "warning", error.message, advice)]
+
+
+def _of_directory(given: Invocation) -> Invocation | None:
+    """The session with the broker to ask: that of --url, else that which has the directory open, else the configured
+    one. None if a directory was named that no broker has open."""
+    url, data = (given.loaded.source(name).startswith("flag") for name in ("url", "data"))
+    if url:
+        return given
+    if endpoint := served_at(Path(given.config.data)):
+        found = structs.replace(given.loaded, config=structs.replace(given.config, url=endpoint))
+        return Invocation(found, given.output)
+    return None if data else given
 
 
 def _stats(session: Invocation) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -9,9 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from penstock import checkup
+from penstock import Key, checkup
+from penstock.broker import access_file
 from penstock.broker.errors import NotLeader
 from penstock.cli import exits
+from penstock.storage.board import boot_id
 from penstock.storage.errors import Error
 from support.certificates import make_certificate
 
@@ -67,31 +70,57 @@ def test_the_file_system_of_a_path_is_the_innermost():
     assert checkup._file_system(Path("/")) != "proc"
 
 
-def test_who_may_read_the_data_and_the_users(data, tmp_path):
-    users = tmp_path / "users"
-    users.touch(0o600)
-    assert states(checkup.permissions(data, "")) == ["ok"]
-    assert states(checkup.permissions(data, str(users))) == ["ok", "ok"]
-    users.chmod(0o640)
+def test_who_may_read_the_data(data):
+    assert states(checkup.permissions(data)) == ["ok"]
     data.chmod(0o701)
-    assert states(checkup.permissions(data, str(users))) == ["warning", "bad"]
-    assert states(checkup.permissions(data / "none", "")) == []
+    assert states(checkup.permissions(data)) == ["warning"]
+    assert states(checkup.permissions(data / "none")) == []
 
 
-def test_a_file_of_users_need_not_be_written(data, tmp_path, monkeypatch):
-    users = tmp_path / "users"
-    users.touch(0o400)
-    for denied, expected in ((os.W_OK, ["bad", "ok"]), (os.R_OK, ["bad", "bad"])):
-        monkeypatch.setattr(os, "access", lambda path, mode, denied=denied: not mode & denied)
-        assert states(checkup.permissions(data, str(users))) == expected
+@pytest.mark.parametrize("kind", ["users", "keys"])
+def test_files_of_users_and_keys_are_read_as_the_broker_reads_them(tmp_path, kind):
+    file = tmp_path / kind
+
+    def found():
+        users, keys = ((str(file), ""), ()) if kind == "users" else ((), ("", str(file)))
+        return list(checkup.credentials(users, keys))
+
+    (missing,) = found()
+    assert (missing.state, f"{file} cannot be read: No such file" in missing.says) == ("bad", True)
+    assert ("penstock user add" if kind == "users" else "penstock key generate") in missing.advice
+    if kind == "users":
+        access_file.add_password(str(file), "ann", "x")
+    else:
+        Key.generate().write(file)
+    for mode, state in ((0o600, "ok"), (0o400, "ok"), (0o700, "ok"), (0o640, "bad"), (0o604, "bad")):
+        file.chmod(mode)
+        assert states(found()) == [state], oct(mode)
+    file.write_text("nonsense")
+    file.chmod(0o600)
+    assert states(found()) == ["bad"]
+
+
+def test_a_file_that_two_settings_name_is_told_of_once(tmp_path):
+    file = str(tmp_path / "users")
+    access_file.add_password(file, "ann", "x")
+    assert states(checkup.credentials((file, file), ("", ""))) == ["ok"]
+
+
+def test_a_file_system_of_the_kernels_own_keeps_no_files():
+    """Root may write there."""
+    for place in (Path("/proc/penstock/data"), Path("/proc/self")):
+        found = [*checkup.directory(place), *checkup.space(place)]
+        assert [each.state for each in found] == ["bad"]
+        assert "is on proc, which keeps no files" in found[0].says
+        assert "--data" in found[0].advice
 
 
 def test_data_of_another_user_are_bad(data, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: data.stat().st_uid + 1)
-    assert states(checkup.permissions(data, "")) == ["bad"]
+    assert states(checkup.permissions(data)) == ["bad"]
     monkeypatch.undo()
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert states(checkup.permissions(data, "")) == ["bad"]
+    assert states(checkup.permissions(data)) == ["bad"]
 
 
 @pytest.mark.parametrize(
@@ -107,16 +136,16 @@ def test_data_of_another_user_are_bad(data, monkeypatch):
 )
 def test_space_is_judged_by_bytes_and_share(data, monkeypatch, free, total, state):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free, total=total))
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_files=0, f_favail=0))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_blocks=1, f_files=0, f_favail=0))
     (found,) = checkup.space(data / "not" / "there")
     assert (found.state, found.kind, bool(found.advice)) == (state, "space", state != "ok")
 
 
 def test_inodes_may_run_out_too(data, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 39, total=1 << 40))
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_files=100, f_favail=4))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_blocks=1, f_files=100, f_favail=4))
     assert "4 inodes" in list(checkup.space(data))[-1].says
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_files=100, f_favail=5))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_blocks=1, f_files=100, f_favail=5))
     assert len(list(checkup.space(data))) == 1
 
 
@@ -221,6 +250,29 @@ def test_the_directory_can_be_named_as_for_other_commands(cli: Cli, tmp_path):
     _, found = doctor(cli, "--data", str(tmp_path), "--url", f"unix://{tmp_path}/none")
     assert str(tmp_path) in next(each["says"] for each in found if each["check"] == "data")
     assert doctor(cli, "--set", f"data={tmp_path}", "--url", f"unix://{tmp_path}/none")[1][1] == found[1]
+
+
+def test_the_broker_of_the_directory_is_asked_and_no_other(on: Cli, broker: Served, tmp_path):
+    """`on` names the broker of the tests by PENSTOCK_URL."""
+
+    def says(*more: str) -> tuple[str, str]:
+        (found,) = (each for each in doctor(on, *more)[1] if each["check"] == "broker")
+        return found["state"], found["says"]
+
+    served = ("ok", f"at {broker.unix}: serves")
+    other = tmp_path / "other"
+    assert says("--data", str(other)) == ("warning", f"no broker serves {other}")
+    other.mkdir(mode=0o700)
+    lock = other / "lock"
+    holders = (
+        {"pid": pid, "endpoint": broker.unix, "boot": boot} for pid, boot in ((1, "0"), (0, f"{boot_id():032x}"))
+    )
+    for content in ("", '{"pid":', *map(json.dumps, holders)):
+        lock.write_text(content)
+        assert says("--data", str(other)) == ("warning", f"no broker serves {other}")
+    for named in (("--data", broker.ready["data"]), ("--data", str(other), "--url", broker.unix), ()):
+        state, said = says(*named)
+        assert (state, said[: len(served[1])]) == served
 
 
 def test_without_a_broker_that_is_a_warning(cli: Cli, tmp_path):

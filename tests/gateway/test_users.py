@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 import threading
@@ -225,11 +226,39 @@ def test_the_file_is_for_its_owner_alone_and_has_no_password(path):
     assert text.startswith("ann:scrypt:2:1:1:")
     assert "s3cret" not in text
     assert os.listdir(os.path.dirname(path)) == ["users"]
-    os.chmod(path, 0o400)
+    for mode in (0o400, 0o700):
+        os.chmod(path, mode)
+        assert module.read(path).names == ["ann"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes files of other users")
+@pytest.mark.parametrize("owner", [(12345, 12346), (12345, os.getegid()), (os.geteuid(), 12346)])
+def test_root_leaves_a_file_to_its_owner_who_has_to_read_it(path, monkeypatch, owner):
+    module.add_password(path, "ann", "x")
+    os.chown(path, *owner)
+    module.add_grant(path, "ann", READS)
+    found = os.stat(path)
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (*owner, 0o600)
+
+    def refuse(descriptor: int, user: int, group: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    with pytest.raises(InvalidUsers, match="cannot be written: Operation not permitted"):
+        module.delete_user(path, "ann")
+    assert os.listdir(os.path.dirname(path)) == ["users"]
     assert module.read(path).names == ["ann"]
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601, 0o700])
+def test_what_was_changed_is_on_the_disk_when_the_command_ends(path, monkeypatch):
+    """A token that was revoked does not come back with a power cut: the file's name is synced, too."""
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    module.add_password(path, "ann", "x")
+    assert [os.path.dirname(synced[0]), *synced[1:]] == [os.path.dirname(path)] * 2
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601, 0o610])
 def test_a_file_that_others_may_open_is_refused(path, mode):
     module.add_password(path, "ann", "x")
     os.chmod(path, mode)
