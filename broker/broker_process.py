@@ -10,6 +10,7 @@ know: what a message means.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -350,9 +351,15 @@ def _watch_signals() -> int:
 
 
 def _refused(error: OSError, data: str) -> str:
-    """The system's error at the start of the broker, and its file."""
+    """The system's error at the start of the broker, its file, and the way out."""
     reason = (error.strerror or str(error)).lower()
-    return f"cannot start in {data}: " + (f"{error.filename}: {reason}" if error.filename else reason)
+    shown = f"{error.filename}: {reason}" if error.filename else reason
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"cannot start in {data}: {shown}: raise the limit of open files (LimitNOFILE of the service, ulimit -n)"
+    return (
+        f"cannot start in {data}: {shown}: the broker has to be able to make and lock files there; penstock doctor "
+        "looks at it, and --data names another directory"
+    )
 
 
 def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell_back: int, parent_pid: int) -> int:

@@ -9,8 +9,10 @@ Contract: level-triggered: anything not drained is reported again. Rounding neve
 from __future__ import annotations
 
 import select
+from math import ceil
 from typing import Protocol
 
+DAY_S = 86400.0
 _FOREVER = float("inf")
 
 
@@ -34,6 +36,11 @@ class Pollable(Protocol):
     def refresh(self) -> None:
         """Find out what has happened."""
         ...
+
+
+def milliseconds(wait_s: float | None) -> int | None:
+    """A wait as `poll` takes it, rounded up; a day at most, as it takes no more than 24. None: for ever."""
+    return None if wait_s is None else ceil(min(wait_s, DAY_S) * 1000)
 
 
 class Poller:

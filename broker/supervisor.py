@@ -36,6 +36,7 @@ from .config import ServeConfig
 from .diagnostics import say
 from .errors import CannotStart
 from .packets import PacketSocket, PeerGone
+from .poller import milliseconds
 from .stop import Stop
 
 STABLE_S = 10.0
@@ -211,7 +212,7 @@ class Supervisor:
                 poll.register(companion.said_fd, select.POLLIN)
         if self._control is not None and not self._control.gone:
             poll.register(self._control.fd, select.POLLIN)
-        ready = {fd for fd, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)}
+        ready = {fd for fd, _ in poll.poll(milliseconds(timeout_s))}
         if self._wake in ready:
             os.read(self._wake, 64)
         if self._control is not None and self._control.fd in ready:
@@ -379,12 +380,15 @@ class Supervisor:
     # -- the end ----------------------------------------------------------------------------------
 
     def _drain(self) -> int:
-        """End in good order: the companions first, which are clients. 0 when the broker did."""
-        self._drain_companions()
+        """End in good order: the companions first, which are clients. 0 when the broker did.
+
+        It takes `drain_s` at most, of which the companions have half.
+        """
+        deadline = time.monotonic() + self._config.drain_s
+        self._drain_companions(deadline - self._config.drain_s / 2)
         if self._broker is None:
             return 0  # it was between two starts: the logs recover at the next one
         self._broker.terminate()
-        deadline = time.monotonic() + self._config.drain_s
         broker = self._broker
         while self._broker is not None and not self._stop.again and (left := deadline - time.monotonic()) > 0:
             self._turn(left)
@@ -398,11 +402,10 @@ class Supervisor:
         self._say(f"{why}: killing it; the next start recovers its logs")
         return 1
 
-    def _drain_companions(self) -> None:
+    def _drain_companions(self, deadline: float) -> None:
         """Have the companions answer their clients, and end."""
         for companion in self._companions.values():
             companion.process.terminate()
-        deadline = time.monotonic() + self._config.drain_s
         while self._companions and not self._stop.again and (left := deadline - time.monotonic()) > 0:
             self._turn(left)
         self._end_companions()

@@ -26,6 +26,7 @@ from ...storage.files import Files
 from ..config import KeeperOptions, ServeConfig
 from ..diagnostics import say
 from ..packets import PacketSocket, PeerGone
+from ..poller import milliseconds
 from ..system import die_with_parent, set_file_limit, syncfs
 from . import messages
 from .core import Keeper
@@ -72,7 +73,7 @@ class KeeperProcess:
         wait: float | None = None
         while not self._stopping:
             poll.register(self._link.fd, select.POLLIN | (select.POLLOUT if self._link.unsent else 0))
-            ready = poll.poll(0 if self._jobs else None if wait is None else max(1, int(wait * 1000 + 0.999)))
+            ready = poll.poll(0 if self._jobs else milliseconds(None if wait is None else max(wait, 0.001)))
             wait = self._turn({fd for fd, _ in ready})
         if self._keeper is not None:
             self._keeper.finish_all()

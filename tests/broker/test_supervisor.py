@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -12,13 +13,17 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
-from penstock.broker import ServeConfig
+from penstock.broker import ServeConfig, broker_process
+from penstock.broker import supervisor as supervisor_module
 from penstock.broker.children import Child
 from penstock.broker.config import KeeperOptions
 from penstock.broker.errors import CannotStart
+from penstock.broker.poller import milliseconds
 from penstock.broker.stop import SAME_STOP_S, Stop
 from penstock.broker.supervisor import RestartPause, Supervisor
 from penstock.clients import connect
@@ -376,6 +381,46 @@ def test_a_broker_that_is_killed_in_a_drain_is_killed_for_a_stated_reason(
     finally:
         supervisor._end_all()
     assert said == [says]
+
+
+def test_a_directory_that_cannot_be_made_is_refused_with_the_way_out() -> None:
+    for code, way_out in (
+        (errno.ENOENT, "penstock doctor looks at it"),
+        (errno.EMFILE, "raise the limit of open files"),
+    ):
+        said = broker_process._refused(OSError(code, os.strerror(code), "/d/lock"), "/d")
+        assert said.startswith(f"cannot start in /d: /d/lock: {os.strerror(code).lower()}: ")
+        assert way_out in said
+    with pytest.raises(CannotStart, match=r"cannot start in /proc/penstock: .*penstock doctor looks at it"):
+        Supervisor(ServeConfig(data="/proc/penstock")).start()
+
+
+def test_a_wait_may_be_longer_than_a_poll_can_be(tmp_path: Path) -> None:
+    """As of drain_s=40d."""
+    supervisor = Supervisor(ServeConfig(data=str(tmp_path / "d")))
+    supervisor.stop()
+    supervisor._turn(40 * 86400.0)
+    assert [milliseconds(each) for each in (None, 0.0, 0.0001, 2.5, 40 * 86400.0)] == [None, 0, 1, 2500, 86_400_000]
+
+
+def test_companions_and_broker_share_the_time_of_a_drain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither ends by itself."""
+    now, killed = [100.0], list[tuple[str, float]]()
+
+    def child(name: str) -> Any:
+        def kill() -> None:
+            killed.append((name, now[0]))
+
+        process = SimpleNamespace(terminate=lambda: None, kill=kill, close=lambda: None, exit_code=None)
+        return SimpleNamespace(process=process, end=kill) if name == "gateway" else process
+
+    supervisor = Supervisor(ServeConfig(data=str(tmp_path / "d"), drain_s=30.0), say=lambda sentence: None)
+    supervisor._companions, supervisor._broker = {"gateway": child("gateway")}, child("broker")
+    monkeypatch.setattr(supervisor_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(supervisor, "_turn", lambda left: now.__setitem__(0, now[0] + left))
+    assert supervisor._drain() == 1
+    supervisor._end_all()
+    assert killed == [("gateway", 115.0), ("broker", 130.0)]
 
 
 def test_pauses_double_up_to_their_bound_and_start_over_after_a_long_life():
