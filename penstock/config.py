@@ -230,7 +230,7 @@ def _converted(name: str, value: Any, source: str) -> Any:
         why = f"it is none of {', '.join(choices)}" if choices else error
         raise InvalidConfig(f"{source}: {name} = {given!r} cannot be used: {why}") from error
     if isinstance(converted, int | float) and not isinstance(converted, bool) and converted < 0:
-        raise InvalidConfig(f"{source}: {name} = {value!r} cannot be used: it is below 0")
+        raise InvalidConfig(f"{source}: {name} = {value!r} cannot be used: it is below 0, give 0 or more")
     return converted
 
 

@@ -24,7 +24,9 @@ def size_bytes(text: str | int) -> int:
     found = _NUMBER.fullmatch(text)
     unit = found and _SIZES.get(re.sub("i?b$", "", found[2].lower()) or "")
     if not found or not unit:
-        raise ValueError(f"{text!r} is not a size: write bytes, or a number with KB, MB, GB or TB, as in 64MB")
+        raise ValueError(
+            f"{text!r} is not a size: write bytes, 0 or more, or a number with KB, MB, GB or TB, as in 64MB"
+        )
     return round(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
 
 
@@ -41,7 +43,7 @@ def seconds(text: str | float | timedelta) -> float:
             return 0.0
         raise ValueError(f"{text!r} is a number without a unit: write {found[1]}s for seconds, or {found[1]}d for days")
     if not found or not unit:
-        raise ValueError(f"{text!r} is not a time: write a number with us, ms, s, m, h, d or w, as in 30s")
+        raise ValueError(f"{text!r} is not a time: write a number, 0 or more, with us, ms, s, m, h, d or w, as in 30s")
     return float(found[1]) * unit
 
 

@@ -27,7 +27,7 @@ _LATENCIES = {
 }  # fmt: skip
 _WORTH_A_LOOK: dict[str, tuple[Level, str]] = {
     "partitions.poisoned": ("bad", "{} partitions take no records, because a sync failed. Run penstock doctor."),
-    "partitions.damaged": ("bad", "{} partitions have damaged records. Run penstock verify."),
+    "partitions.damaged": ("bad", "{} partitions have damaged records. Run penstock log verify."),
     "outbox.stuck": ("bad", "{} copies to dead topics cannot go on."),
     "stages.stuck": ("bad", "{} transactions cannot be published."),
     "snapshots.failed": ("warning", "{} snapshots of state were not written."),

@@ -6,15 +6,13 @@ here needs a broker, and a running one notices changes of its file within a seco
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from ..broker import access_file
 from ..broker.rights import Grant
 from ..transport.keys import Key
 from .consent import ask, asks_first
-from .options import DURATION, with_output
+from .options import EXPIRY, with_output
 from .output import Output
 from .scopes import ONLY, text_of
 from .user import when
@@ -55,17 +53,16 @@ def show(file: str, output: Output) -> None:
 @_ACCESS
 @click.argument("name")
 @click.argument("public")
-@click.option("--expires", type=DURATION, metavar="TIME", help="How long it is valid, as in 30d. Default: for ever.")
+@click.option("--expires", type=EXPIRY, metavar="TIME", help="How long it is valid, as in 30d. Default: for ever.")
 @ONLY
 @with_output
 def add(
-    access: str, name: str, public: str, expires: float | None, scope: tuple[Grant, ...], output: Output
+    access: str, name: str, public: str, expires: int | None, scope: tuple[Grant, ...], output: Output
 ) -> None:  # fmt: skip
     """Let programs with the key whose public half is PUBLIC be user NAME. A user may have several."""
-    until = 0 if expires is None else int(time.time() + expires)
-    key = access_file.add_key(access, name, public, until, scope)
+    key = access_file.add_key(access, name, public, expires or 0, scope)
     sentence = f"key {key.id} is user {name}'s"
-    output.say("added", sentence, id=key.id, user=name, public=public, expires=when(until), file=access)
+    output.say("added", sentence, id=key.id, user=name, public=public, expires=when(key.expires), file=access)
 
 
 @command.command("list")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,6 +130,20 @@ class SomeTime(Duration):
         return found
 
 
+class Expiry(SomeTime):
+    """When what is valid for so long ends, in seconds since 1970."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        until = time.time() + super().convert(value, param, ctx)
+        if until > EXPIRY_MOST:
+            self.fail(f"{value} ends behind the year 9999: leave it out for what does not expire", param, ctx)
+        return int(until)
+
+
+EXPIRY_MOST = 253_402_300_799
+"""The end of the year 9999."""
+
+
 class Assignment(click.ParamType):
     """NAME=VALUE as a pair."""
 
@@ -178,6 +193,7 @@ class Rate(click.FloatRange):
 SIZE = Size()
 DURATION = Duration()
 SOME_TIME = SomeTime()
+EXPIRY = Expiry()
 RATE = Rate()
 ASSIGNMENT = Assignment()
 TYPED = Typed()

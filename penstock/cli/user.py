@@ -8,7 +8,6 @@ Nothing here needs a broker.
 from __future__ import annotations
 
 import sys
-import time
 from datetime import UTC, datetime
 
 import click
@@ -16,7 +15,7 @@ import click
 from ..broker import access_file
 from ..broker.rights import Grant
 from .consent import ask, asks_first
-from .options import DURATION, with_output
+from .options import EXPIRY, EXPIRY_MOST, with_output
 from .output import Output
 from .scopes import ONLY, text_of
 
@@ -42,7 +41,10 @@ def add(file: str, name: str, output: Output) -> None:
 def _password(name: str) -> str:
     if sys.stdin.isatty():
         return click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
-    return sys.stdin.readline().rstrip("\r\n")
+    try:
+        return sys.stdin.readline().rstrip("\r\n")
+    except UnicodeDecodeError:  # whose text would show a byte of it
+        raise click.UsageError("the password is not UTF-8: give it as text") from None
 
 
 @command.command("list")
@@ -74,19 +76,16 @@ def delete(file: str, name: str, asks: bool, output: Output) -> None:
 @command.command("token")
 @_FILE
 @click.argument("name")
-@click.option(
-    "--expires", type=DURATION, metavar="TIME", help="How long it is valid, e.g. 30d. Default: until revoked."
-)
+@click.option("--expires", type=EXPIRY, metavar="TIME", help="How long it is valid, e.g. 30d. Default: until revoked.")
 @ONLY
 @with_output
-def token_(file: str, name: str, expires: float | None, scope: tuple[Grant, ...], output: Output) -> None:
+def token_(file: str, name: str, expires: int | None, scope: tuple[Grant, ...], output: Output) -> None:
     """Make a token of user NAME, which HTTP clients send as Bearer, and show it this once.
 
     The file is made for you alone; a running gateway notices. The user needs no password.
     """
-    until = 0 if expires is None else int(time.time() + expires)
-    secret, token = access_file.add_token(file, name, until, scope)
-    output.say("made", secret, token=secret, id=token.id, user=name, file=file, expires=when(until))
+    secret, token = access_file.add_token(file, name, expires or 0, scope)
+    output.say("made", secret, token=secret, id=token.id, user=name, file=file, expires=when(token.expires))
 
 
 @command.command("tokens")
@@ -143,4 +142,4 @@ def no_uid(file: str, uid: int, output: Output) -> None:
 
 def when(expires: int) -> str | None:
     """A time of expiry for people and programs; None for never."""
-    return datetime.fromtimestamp(expires, UTC).isoformat() if expires else None
+    return datetime.fromtimestamp(min(expires, EXPIRY_MOST), UTC).isoformat() if expires else None

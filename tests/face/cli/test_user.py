@@ -60,6 +60,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(cli: Cli, tmp_path: Path) ->
     for arguments, stdin, says in [
         (("add", path, "a:b"), b"x", "cannot be the name of a user"),
         (("add", path, "ann"), b"\n", "the password is empty"),
+        (("add", path, "ann"), b"caf\xe9\n", "the password is not UTF-8"),
         (("list", path), b"", "cannot be read"),
     ]:
         result = cli("user", *arguments, stdin=stdin)
@@ -67,9 +68,20 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(cli: Cli, tmp_path: Path) ->
         assert says in result.err
 
 
+def test_a_time_that_no_calendar_has_is_listed(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    path.touch(0o600)
+    path.write_text(f"ann:token:01234567:999999999999:{'0' * 64}\n")
+    assert [each["expires"][:4] for each in cli("user", "tokens", str(path), "--json").lines] == ["9999"]
+
+
 def test_a_token_is_shown_once_listed_by_its_id_and_revoked(cli: Cli, tmp_path: Path) -> None:
     path = str(tmp_path / "users")
     made = cli("user", "token", path, "robot", "--expires", "1h", "--json").lines[0]
+    for wrong in ("0", "3500000d", "9" * 400 + "d"):
+        for command in (("user", "token", path, "robot"), ("key", "add", path, "robot", "0" * 64)):
+            refused = cli(*command, "--expires", wrong)
+            assert (refused.code, "Traceback" in refused.err) == (exits.USAGE, False)
     secret = cli("user", "token", path, "robot").text.strip()
     users = Users.load(path)
     assert users.verify_token(made["token"]) == users.verify_token(secret) == Principal("robot")

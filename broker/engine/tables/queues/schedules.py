@@ -22,6 +22,8 @@ from ....errors import InvalidRequest
 SPEC_MAX = 200
 """Characters of a line of cron, and of a zone's name."""
 
+RANGES = "minutes are 0 to 59, hours 0 to 23, days 1 to 31, months 1 to 12, weekdays 0 to 7"
+
 INTERVAL_MIN_S, INTERVAL_MAX_S = 1.0, 366 * 86400.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EVERY = "every "
@@ -41,7 +43,7 @@ def next_us(spec: str, zone: str, after_us: int, due_us: int) -> int:
     try:
         return _next_of_cron(spec, where, after_us)
     except (CronSimError, ValueError) as error:
-        raise _unreadable(spec, str(error).lower()) from None
+        raise _unreadable(spec, f"{str(error).lower()}, {RANGES}") from None
 
 
 def check(spec: str, zone: str, now_us: int) -> int:

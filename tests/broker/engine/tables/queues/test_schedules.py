@@ -100,7 +100,7 @@ def test_an_interval_keeps_its_beat_also_when_it_was_late():
         ("every 0.5s", "UTC", "1 second to 366 days"),
         ("every 367d", "UTC", "1 second to 366 days"),
         ("every -5s", "UTC", "not a time"),
-        ("61 * * * *", "UTC", "bad minute"),
+        ("61 * * * *", "UTC", "bad minute, minutes are 0 to 59, hours 0 to 23, "),
         ("* 24 * * *", "UTC", "bad hour"),
         ("* * 0 * *", "UTC", "bad day-of-month"),
         ("* * * JANUARY *", "UTC", "bad month"),
