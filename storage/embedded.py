@@ -8,8 +8,7 @@ records are durable (commit="durable") or safe from the death of this process (c
 are neither. `read_only` takes no lock and sees what is committed. Any number of threads may use a log: durable appends
 of several share a sync (group_commit.py), and reads do not wait for appends. The position is one for all threads, and
 an iterator is for one. A forked child must open the log itself.
-Errors: InvalidTopic, ForeignDirectory, EndOfLog, OutOfBounds, BadChecksum, and those of writing (StorageFull, Poisoned,
-AlreadyOpen).
+Errors: InvalidTopic, ForeignDirectory, EndOfLog, OutOfBounds, BadChecksum; writing: StorageFull, Poisoned, AlreadyOpen.
 """
 
 from __future__ import annotations

@@ -14,8 +14,10 @@ from penstock import Key, checkup
 from penstock.broker import access_file
 from penstock.broker.errors import NotLeader
 from penstock.cli import exits
+from penstock.storage import poison
 from penstock.storage.board import boot_id
 from penstock.storage.errors import Error
+from penstock.storage.files import Files
 from support.certificates import make_certificate
 
 from .conftest import Cli, Served
@@ -198,7 +200,7 @@ def test_what_failed_syncs_left_is_found(data):
     assert states(checkup.logs(data)) == ["ok"]
     log = data / "topics" / "t" / "0"
     log.mkdir(parents=True)
-    (log / "poison").write_text("the sync failed\n")
+    poison.write(Files(), str(log), "the sync failed", durable=0)
     (found,) = checkup.logs(data)
     assert (found.state, found.kind, "the sync failed" in found.says) == ("bad", "damage", True)
     (data / "doubts").write_text("[]")
