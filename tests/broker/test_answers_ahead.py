@@ -158,9 +158,18 @@ def test_readers_hear_of_records_before_their_producer_does(core: Core):
     assert not answers_ahead(core)
 
 
-def test_requests_that_wait_for_records_are_answered_before_their_producer(core: Core):
+@pytest.mark.parametrize("waits", ["a fetch", "a fetch of many", "a question for ends"])
+def test_requests_that_wait_for_records_are_answered_before_their_producer(core: Core, waits: str):
     topic = core.create_topic("t")
-    core.send(lambda request: m.Fetch(request, topic, 0, 0, -1, 1 << 20, 60_000))
+    core.send(
+        {
+            "a fetch": lambda request: m.Fetch(request, topic, 0, 0, -1, 1 << 20, 60_000),
+            "a fetch of many": lambda request: m.FetchMany(
+                request, [m.FetchFrom(topic, 0, 0, 1 << 20)], 1 << 20, 1, 60_000
+            ),
+            "a question for ends": lambda request: m.AskEnds(request, [m.Known(topic, [0])], 60_000),
+        }[waits]
+    )
     produce(core, topic)
     assert not answers_ahead(core)
 

@@ -219,6 +219,15 @@ def test_sync_makes_durable_and_settle_only_in_its_own_generation() -> None:
     assert writer.committed == 4
 
 
+def test_the_last_batch_is_in_memory_as_it_was_written_and_no_other() -> None:
+    writer = make()
+    assert writer.newest(0) is None
+    for value in (b"a", b"b"):
+        writer.append([encode([value])], 1)
+    assert writer.newest(2) == writer.batch_at(2)
+    assert writer.newest(1) is writer.newest(3) is None
+
+
 def test_an_opening_syncs_what_is_behind_the_mark_once_and_nothing_else() -> None:
     files = WritebackFiles()
     writer = make(files, LogOptions(segment_bytes=20_000))

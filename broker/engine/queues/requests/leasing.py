@@ -328,10 +328,11 @@ class LeaseRequests:
     def _answer_ahead(self, demand: Demand, place: Place) -> bool:
         """Answer with a batch that was leased as it came, whole, and is in memory."""
         granted, partition = demand.granted, demand.partition
-        if granted is None or partition is None or granted.taken is not None or len(granted.runs) != 1:
+        if granted is None or partition is None or granted.taken is not None:
             return False
-        first, count, _ = granted.runs[0]
-        batch = partition.log.newest(place.seq) if (first, count) == (place.offset, place.count) else None
+        if granted.runs[0][:2] != (place.offset, place.count):  # all of it, or something else
+            return False
+        batch = partition.log.newest(place.seq)
         if batch is None or len(batch) > self._most_bytes(demand.message):
             return False
         return self._port.reply(demand.peer, self._leased(demand, partition, granted, granted.runs), batch)
