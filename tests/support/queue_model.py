@@ -359,7 +359,7 @@ class Shelf:
     def expire(self, now_us: int, covers: Callable[[float], bool]) -> None:
         """Leases whose time is up are taken back; of those so long that the grace `covers` them, none."""
         for group in self.groups.values():
-            lease_s = 30.0 if group.settings.lease_s is None else group.settings.lease_s
+            lease_s = 30.0 if group.settings.lease_s is None else min(group.settings.lease_s, 180.0)
             ends = {token: given.until_us for token, given in group.leases.items() if not covers(lease_s)}
             over = [token for token, until_us in ends.items() if until_us <= now_us]
             group.expired = bool(over)

@@ -34,6 +34,9 @@ RETRY_US = 1_000_000
 ENDLESS_S = 30.0
 """Workers renew leases without an end as often as those of so long. In such a group others may ask for an end."""
 
+USUAL_MOST_S = 180.0
+"""Workers with longer leases are back as soon as others, so longer ones have the grace of these: a minute."""
+
 
 class Watching:
     """The alarms of all queue groups."""
@@ -108,8 +111,8 @@ class Watching:
 
 
 def _usual_s(queue: Queue) -> float:
-    """How long leases of a group are, and how often renewed."""
-    return ENDLESS_S if queue.settings.lease_s is None else queue.settings.lease_s
+    """How long leases of a group are, as far as their grace goes."""
+    return ENDLESS_S if queue.settings.lease_s is None else min(queue.settings.lease_s, USUAL_MOST_S)
 
 
 def next_chance(queue: Queue, now_us: int) -> int | None:
