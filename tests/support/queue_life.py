@@ -347,7 +347,9 @@ class Life(Claims):
             return
         number = self.dice.randrange(len(moments))
         self.note(f"cut {partition}: {number + 1} of {len(moments)}")
-        self.partition_at(partition).history.go_back(moments[number].written)
+        history = self.partition_at(partition).history
+        history.go_back(moments[number].written)
+        history.log.cut(moments[number].written)  # on the disk, too: no order says where the log ends
         self.shelves[partition] = moments[number].shelf.copy()
         moments.clear()  # the cut is durable
 
