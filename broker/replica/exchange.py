@@ -87,7 +87,7 @@ class Exchange:
         self._send = send
         self._data = data
         self._wanted = (0, 0)  # entry and term of the state that is fetched
-        self._asking: dict[int, None] = {}  # members that wait for a manifest, which waits for a checkpoint
+        self._asking: dict[int, int] = {}  # members that wait for a manifest, of a checkpoint of this entry or a later
         self._recovering: dict[int, int] = {}  # members that have lost something, and how many ticks they were silent
         self._listings: list[tuple[ManifestDraft, list[int]]] = []  # manifests in the making, and for which members
         self.shipping = Shipping(self._put_piece, self._hold, self._ended, replica.met)
@@ -200,7 +200,7 @@ class Exchange:
             self._recovering[member] = 0
         if isinstance(said, cm.AskManifest):
             if not any(member in members for _, members in self._listings):  # it is asked for until it has come
-                self._asking[member] = None
+                self._asking.setdefault(member, replica.places.entry)
                 replica.hold(True)  # what the checkpoint will name
         elif isinstance(said, cm.Staged):
             self.shipping.end(member)
@@ -214,16 +214,27 @@ class Exchange:
         return bool(self._asking)
 
     def checkpointed(self, made: Checkpoint) -> None:
-        """A checkpoint is durable: make the manifest of it for the members that wait for one. Raises StorageError."""
-        if self._asking:
+        """A checkpoint is durable: make the manifest of it for the members that wait for one. Raises StorageError.
+
+        One that was begun before a member asked may name what went until then.
+        """
+        if members := [member for member, entry in self._asking.items() if entry <= made.entry]:
             replica = self._replica
             time_us = replica.order.log.place_behind(made.entry)[0].time_us
-            self._listings.append((ManifestDraft(made, time_us, replica.logs()), list(self._asking)))
-            self._asking.clear()
+            self._listings.append((ManifestDraft(made, time_us, replica.logs()), members))
+            for member in members:
+                del self._asking[member]
 
     def work(self) -> None:
         """Go on with a manifest, and send it once it is made. Raises StorageError."""
-        if self._listings and self._listings[0][0].step():
+        try:
+            is_made = bool(self._listings) and self._listings[0][0].step()
+        except Corrupt as damage:
+            self._listings.pop(0)
+            self._hold(self.shipping.entry() is not None)
+            self._replica.met(damage)
+            return
+        if is_made:
             listing, members = self._listings.pop(0)
             for member in members:
                 self.shipping.begin(member, listing)

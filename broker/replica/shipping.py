@@ -261,7 +261,7 @@ def _shipped(log: LogWriter, seq: int, checksum: int) -> ShippedLog:
     topic, partition = _place_of(log.path)
     start = log.place_behind(log.names[0].base_seq - 1)[0]
     begins = LogStart(start.seq, start.offset, start.checksum, start.time_us, start.term)
-    return ShippedLog(log.log_id, topic, partition, begins, seq, checksum, _state_files(log.files, log.path, seq))
+    return ShippedLog(log.log_id, topic, partition, begins, seq, checksum, _state_files(log, seq))
 
 
 def _place_of(path: str) -> tuple[bytes, int]:
@@ -269,11 +269,17 @@ def _place_of(path: str) -> tuple[bytes, int]:
     return (b"", 0) if name == METADATA else (bytes.fromhex(above.rpartition("/")[2]), int(name))
 
 
-def _state_files(files: Files, path: str, seq: int) -> list[ShippedFile]:
-    """The newest snapshot up to `seq`, and all runs, of which it names some."""
-    listed = files.listdir(path)
-    found = [name for name in listed if (at := snapshots.seq_of(name)) is not None and at <= seq]
-    names = [max(found), *(name for name in listed if runs.number_of(name) is not None)] if found else []
+def _state_files(log: LogWriter, seq: int) -> list[ShippedFile]:
+    """The newest whole snapshot up to `seq`, and all runs, of which it names some.
+
+    Raises Corrupt where none is whole that the batches go on from: the member would ask for ever.
+    """
+    files, path = log.files, log.path
+    found = snapshots.load_newest(files, path, log.log_id, first_seq=log.names[0].base_seq, last_seq=seq)
+    if found is None:
+        return []
+    numbered = [name for name in files.listdir(path) if runs.number_of(name) is not None]
+    names = [snapshots.file_name(found.seq), *numbered]
     return [ShippedFile(name, _size(files, f"{path}/{name}")) for name in names]
 
 

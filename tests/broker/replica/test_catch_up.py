@@ -23,6 +23,7 @@ from penstock.broker.replica.staging import read_record
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
+from support.damaged import flip
 from support.members import DATA, Member, Shard
 
 
@@ -181,8 +182,9 @@ def test_a_manifest_that_is_in_the_making_is_not_begun_again(monkeypatch):
         shard.turn(leader)
 
 
-def test_a_log_that_the_leader_has_trimmed_beyond_the_member_is_replaced_whole():
-    shard = Shard(7)
+def trimmed_beyond(seed: int) -> tuple[Shard, bytes, Member]:
+    """A shard, its topic, and a member that is down and has nothing of what its logs begin with elsewhere."""
+    shard = Shard(seed)
     settings = {"retention_records": 3, "segment_bytes": 64 << 10}
     topic = shard.ask(lambda number: m.CreateTopic(number, "t", 2, settings)).topics[0].topic
     fill(shard, topic, 4)
@@ -192,6 +194,11 @@ def test_a_log_that_the_leader_has_trimmed_beyond_the_member_is_replaced_whole()
         fill(shard, topic, 44, size=20_000)
         shard.now_s += 100
         shard.rounds(3)
+    return shard, topic, away
+
+
+def test_a_log_that_the_leader_has_trimmed_beyond_the_member_is_replaced_whole():
+    shard, topic, away = trimmed_beyond(7)
     leader = shard.leader
     assert leader is not None
     assert leader.replica is not None
@@ -204,6 +211,43 @@ def test_a_log_that_the_leader_has_trimmed_beyond_the_member_is_replaced_whole()
     assert all(log.names[0].base_seq >= first[log.path] for log in away.replica.node.logs[1:])
     leader.crash(power=True)
     fill(shard, topic, 2)
+
+
+@pytest.mark.parametrize("rotten", [1, 2])
+def test_a_snapshot_that_has_rotted_at_the_leader_is_not_shipped(rotten):
+    """The one before it is. Without one the leader closes, and the member has the state of another."""
+    shard, topic, away = trimmed_beyond(7)
+    leader = shard.leader
+    assert leader is not None
+    path = f"{DATA}/topics/{topic.hex()}/0/snapshot-"
+    names = sorted(name for name in leader.files.contents if name.startswith(path))
+    assert len(names) == 2
+    for name in names[-rotten:]:
+        flip(leader, name, 70)
+    shard.begin(away)
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
+    assert (shard.leader is leader) == (rotten == 1)
+    assert ("damage" in shard.counts) == (rotten == 2)
+    shard.invariants.check(full=True)
+    fill(shard, topic, 2)
+
+
+def test_a_checkpoint_that_was_begun_before_a_member_asked_is_none_for_it():
+    shard, _, away = behind(6)
+    leader = shard.leader
+    assert leader is not None
+    replica = leader.replica
+    assert replica is not None
+    older = replica.checkpoint()
+    fill(shard, shard.topic("other"), 1)
+    ask = Message(Kind.SHIP, leader.number, away.number, context=cm.encode(cm.AskManifest(0)))
+    replica.exchange.take(ask, {})
+    replica.exchange.checkpointed(older)
+    assert replica.exchange.waits
+    assert not replica.exchange._listings
+    replica.exchange.checkpointed(replica.checkpoint())
+    assert not replica.exchange.waits
+    assert len(replica.exchange._listings) == 1
 
 
 @pytest.mark.parametrize("power", [False, True])
@@ -359,6 +403,8 @@ def test_a_member_that_ends_while_its_manifest_is_withdrawn_is_offered_a_state_a
         patched.setattr(shipping.Shipment, "batches", refuse)
         while not any(sent.message.kind is Kind.PIECE for sent in shard.network):
             shard.turn(shard.deliver(0))
+    assert leader.replica is not None
+    assert leader.replica.exchange.shipping.entry() is None
     away.crash(power=True)
     shard.network.clear()
     shard.begin(away)
