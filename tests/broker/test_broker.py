@@ -79,7 +79,7 @@ class Holding:
     def receive(self, peer: Any, message: Any, payload: Any, *_: Any) -> None:
         self.held += len(payload)
 
-    def flush(self, now: Any) -> list[Any]:
+    def flush(self, now: Any, *, hurry: bool) -> list[Any]:
         return []
 
     def advance(self, now: Any) -> None:
