@@ -69,11 +69,11 @@ def as_binary(array: Any, name: str) -> pa.Array:
     """An array of bytes or text as `encode_arrow` takes it: of binary. Raises InvalidBatch, which says its `name`."""
     import pyarrow as pa
 
-    if pa.types.is_binary(array.type):
-        return array
     try:
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if pa.types.is_binary(array.type):
+            return array
         if pa.types.is_null(array.type) or _is_bytes(pa.types, array.type):
             return array.cast(pa.binary())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -85,6 +85,13 @@ def test_every_kind_of_bytes_and_text_becomes_binary(kind):
     assert as_binary(given[1:], "value").type == pa.binary()
 
 
+@pytest.mark.parametrize("kind", ["binary", "string", "large_binary", "large_string"])
+def test_a_dictionary_of_bytes_or_text_becomes_binary(kind):
+    given = pa.array(["ab", "cd", None, "ab"]).cast(getattr(pa, kind)()).dictionary_encode()[1:]
+    assert as_binary(given, "value").to_pylist() == [b"cd", None, b"ab"]
+    assert as_binary(given, "value").type == pa.binary()
+
+
 def test_text_is_not_copied_to_become_binary():
     given = pa.array(["ab", "cd"])
     assert as_binary(given, "key").buffers()[2].address == given.buffers()[2].address

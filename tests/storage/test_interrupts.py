@@ -146,12 +146,15 @@ def test_what_stands_before_an_append_that_failed_is_durable_once_the_log_is_clo
     with pytest.raises(error):
         log.append([batch(b"gone", 9000), batch(b"away", 9000)], 2)
     files.arm("", 0, error)
+    has_more = log.must_cut
     log.close()
     disk = Disk(files)
     for operation in files.journal:
         disk.apply(operation)
     again = opened(RecordingFiles(disk.image(random.Random(0), "none"), [PATH, ""]))
     assert values(again.reader().cursor(0), again.written) == [b"one "]
+    again.append([batch(b"next")], 3)
+    assert again.generation == 1 + has_more, "in place only where nothing can lie behind the end"
 
 
 def test_a_poison_that_is_interrupted_while_it_is_written_down_holds() -> None:
