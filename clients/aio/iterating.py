@@ -51,7 +51,8 @@ async def tell(core: Reader) -> None:
     """Tell the application what it was given and what was taken."""
     telling = core.telling
     if telling is not None:
-        await _called(telling.callback(telling.change(core.session)))
+        with telling.whole():
+            await _called(telling.callback(telling.change(core.session)))
 
 
 async def run_last_told(core: ConsumerCore) -> None:

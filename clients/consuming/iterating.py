@@ -46,7 +46,8 @@ def tell(driver: Driver, core: Reader) -> None:
     """Tell the application what it was given and what was taken."""
     telling = core.telling
     if telling is not None:
-        telling.callback(driver.do(lambda: telling.change(core.session)))
+        with telling.whole():
+            telling.callback(driver.do(lambda: telling.change(core.session)))
 
 
 def run_last_told(core: ConsumerCore) -> None:

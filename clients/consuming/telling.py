@@ -4,13 +4,15 @@ Idea: the application is told in its own calls, before a record of a new partiti
 revoked one is released, so it may seek in the former and commit the latter. A step that finds something untold
 raises `Untold`; the shell calls the application without the client's lock, and begins the step again.
 
-Contract: what is told is the difference to what was told before. A session that is lost and joined again with the same
-partitions is no change.
+Contract: what is told is the difference to what was told before, once, whatever the application raises; but an
+interrupt, which may have come before its first line, has it told again. A session that is lost and joined again with
+the same partitions is no change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ...transport.consumer_session import ConsumerSession
 from ..descriptions import AssignmentChange
@@ -38,6 +40,18 @@ class AssignmentNews:
         if _present(session) != self.known:
             raise Untold
         self._seen = session.session, session.changes
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """A block in which the application is told. After Ctrl-C, or a cancelled task, it is told again."""
+        known = self.known
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            self.known, self._seen = known, (0, 0)
+            raise
 
     def change(self, session: ConsumerSession | None) -> AssignmentChange:
         """What the application is to be told now; it counts as told. Without a session all partitions are taken."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
 from penstock.clients import AssignmentChange, NoGroup, NotAssigned
+from penstock.clients.aio.client import connect as aio_connect
 from penstock.storage.errors import OutOfBounds
 from penstock.transport import messages as m
 from support.reading import fetched, until
@@ -193,6 +195,47 @@ def test_a_function_may_commit_what_is_taken_and_seek_in_what_is_given(penstock_
     first.close()
     assert told[2:] == [AssignmentChange("t", [], [1 - gone])]
     assert {place: each.offset for place, each in client.committed("t", "g").items()} == {0: 10, 1: 10}
+
+
+def test_a_function_that_ctrl_c_ended_is_called_again(penstock_client):
+    client, told = penstock_client, []
+    client.create_topic("t")
+    client.producer("t").send(b"x")
+
+    def changed(change):
+        told.append(change)
+        if len(told) == 1:
+            raise KeyboardInterrupt
+
+    with client.consumer("t", on_assignment=changed) as consumer:
+        with pytest.raises(KeyboardInterrupt):
+            consumer.fetch()
+        assert len(consumer.fetch()) == 1
+        assert told == [AssignmentChange("t", [0], [])] * 2
+
+
+def test_a_function_whose_call_was_cancelled_is_called_again(penstock_broker):
+    async def main():
+        told, goes_on = [], asyncio.Event()
+
+        async def changed(change):
+            told.append(change)
+            await goes_on.wait()
+
+        async with aio_connect(penstock_broker.url) as client:
+            await client.create_topic("t")
+            await (await client.producer("t")).send(b"x")
+            async with client.consumer("t", on_assignment=changed) as consumer:
+                reading = asyncio.ensure_future(consumer.fetch())
+                while not told:
+                    await asyncio.sleep(0)
+                reading.cancel()
+                await asyncio.wait([reading])
+                goes_on.set()
+                assert len(await consumer.fetch()) == 1
+                assert told == [AssignmentChange("t", [0], [])] * 2
+
+    asyncio.run(main())
 
 
 def test_what_a_function_raises_is_raised_by_the_call_and_told_once(penstock_client):
