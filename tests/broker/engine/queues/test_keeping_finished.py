@@ -132,3 +132,16 @@ def test_a_restart_does_not_begin_the_time_anew_and_replay_gives_the_same():
     rig.restart()
     pass_time(rig, 300)
     assert rig.partition(topic).first > 0
+
+
+@pytest.mark.parametrize("takes", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"order": "key"}, {"fair": True}], ids=["plain", "in order", "fair"])
+def test_a_queue_of_which_everything_went_gives_what_comes_then(settings: dict[str, Any], takes: bool):
+    rig, topic = filled(0, **settings)
+    for offset in range(3):
+        rig.produce(topic, [b"%d" % offset], keys=[b"k"])
+        leased = rig.lease(topic, takes=takes)
+        assert leased.runs == [(offset, 1, 1)]
+        rig.settle(topic, *([] if takes else [q.Settle(0, leased.token, q.Verb.ACK)]))
+        pass_time(rig, 3 * KEEP_S)
+        assert rig.partition(topic).first == offset + 1
