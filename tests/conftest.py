@@ -99,8 +99,15 @@ def pytest_collection_finish() -> None:
 LONG = (
     "tests/spark", "tests/broker/member/", "tests/broker/test_killed_", "tests/broker/test_backups.py",
     "tests/gateway/test_planted_secrets.py", "tests/gateway/test_leaders.py", "tests/gateway/resp/test_redis_py.py",
+    "tests/broker/replica/test_group_lives.py", "tests/broker/replica/test_transaction_lives.py",
+    "tests/broker/replica/test_rule_mutants.py", "tests/perf/benches/test_growth.py",
+    "tests/adapters/celery/test_their_suites.py", "tests/adapters/celery/test_worker_kills.py",
+    "tests/adapters/celery/test_broker_restarts.py",
 )  # fmt: skip
 """Files with few tests that take long. At the end of a run, one process would wait for them alone."""
+
+SPARK = ("tests/spark/", "tests/perf/load/test_spark.py")
+"""Where tests have the fixture `spark`."""
 
 
 class ByFile(LoadScopeScheduling):
@@ -117,7 +124,7 @@ class ByFile(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        return "tests/spark" if path.startswith("tests/spark/") else path
+        return "tests/spark" if path.startswith(SPARK) else path
 
     def remove_node(self, node: WorkerController) -> str | None:
         """A test that ended its process has failed and is not run again: it would end the next one, too."""
