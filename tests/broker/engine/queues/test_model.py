@@ -18,8 +18,8 @@ from penstock.broker.engine.tables.state import PartitionState
 from support.queue_life import Life
 
 STEPS = 30
-LIVES = 100
-"""Of each seed: 20 seeds make 2,000 in `make test`."""
+LIVES = 50
+"""Of each seed: 20 seeds make 1,000 in `make test`."""
 
 
 class NoSnapshots:
