@@ -202,6 +202,8 @@ class TaskRequests:
         if question.waits and found.state not in FINAL:
             return False
         final = _final(partition, queue.group, offset, found) if found.state in (COMPLETED, CANCELLED) else None
+        if final is not None and final.seq < partition.log.names[0].base_seq:
+            raise _forgotten(partition, offset)  # it was carried forward, and ended before the log begins
         if not self._read(question, queue, offset, found, final):
             question.cold = True
             return False
@@ -217,10 +219,7 @@ class TaskRequests:
         if partition.committed.voids.task_of(offset) == offset:
             raise TaskForgotten(f"record {offset} of {partition!r} was deleted")
         if offset < partition.first and not partition.committed.kept.seq(offset):
-            raise TaskForgotten(
-                f"record {offset} of {partition!r} was finished and is forgotten, its result too: retention "
-                f"(keep_finished_s of the queue, or the topic's) removed all below {partition.first}"
-            )
+            raise _forgotten(partition, offset)
         if offset < queue.start and not queue.has(offset):
             raise UnknownTask(
                 f"record {offset} of {partition!r} is no task of group {queue.group}, which began at {queue.start}"
@@ -297,6 +296,13 @@ class TaskRequests:
         with suppress(Unavailable):
             return tie.barrier in home.partition(tie.partition).committed.barriers.by_id
         return True
+
+
+def _forgotten(partition: Partition, offset: int) -> TaskForgotten:
+    return TaskForgotten(
+        f"record {offset} of {partition!r} was finished and is forgotten, its result too: retention "
+        f"(keep_finished_s of the queue, or the topic's) removed all below {partition.first}"
+    )
 
 
 def _final(partition: Partition, group: str, offset: int, found: RecordStatus) -> Final | None:

@@ -145,3 +145,35 @@ def test_a_queue_of_which_everything_went_gives_what_comes_then(settings: dict[s
         rig.settle(topic, *([] if takes else [q.Settle(0, leased.token, q.Verb.ACK)]))
         pass_time(rig, 3 * KEEP_S)
         assert rig.partition(topic).first == offset + 1
+
+
+def roll(rig: Rig, topic: bytes) -> None:
+    """A segment fills with effects."""
+    for _ in range(300):
+        set_queue(rig, topic, keep_finished_s=KEEP_S, carry_after_s=60.0)
+
+
+def test_a_carried_task_whose_result_went_is_forgotten_and_nothing_is_damaged():
+    rig, topic = filled(0, carry_after_s=60.0)
+    rig.produce(topic, [b"late"], not_before=[rig.now.wall_us + 2_000_000_000])
+    for _ in range(3):
+        rig.produce(topic, [BIG])
+    finish(rig, topic, 1, 4)
+    pass_time(rig, 700)
+    roll(rig, topic)
+    pass_time(rig, 1500)
+    assert (rig.partition(topic).first, rig.partition(topic).end) == (4, 4)
+    leased = rig.lease(topic)
+    opened(rig, topic).log.segment_ends = True
+    rig.settle(topic, q.Settle(0, leased.token, q.Verb.ACK, results=[(0, b"result")]))
+    ended, log = opened(rig, topic).seq, opened(rig, topic).log
+    for _ in range(2):
+        rig.node._upkeep.snapshot(opened(rig, topic).history)
+        pass_time(rig, 50)
+    assert log.names[0].base_seq == ended, "the log begins with its end"
+    assert rig.ask(q.AskTask, topic, "g", 0, 0).result == b"result"
+    roll(rig, topic)
+    pass_time(rig, 1000)
+    assert opened(rig, topic).committed.kept.seq(0)
+    assert rig.ask(q.AskTask, topic, "g", 0, 0).code == "task_forgotten"
+    assert opened(rig, topic).state == "ok"
