@@ -13,6 +13,7 @@ of one client.
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Callable
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 T = TypeVar("T")
+
+log = logging.getLogger("penstock.clients.connection")
 
 PUMP_PERIOD_S = 0.002
 """How long gathered records wait at most while the application is away."""
@@ -70,6 +73,7 @@ class Driver:
         self._wait = waiting(connection.channel.fileno())
         self.pump: Pump | None = None
         self.pump_idle = True
+        self._said_no_thread = False
         forks.tell(self)
 
     def run(self, steps: Steps[T]) -> T:
@@ -339,10 +343,22 @@ class Driver:
             if self.closed:
                 return
             if self.pump is None:
-                self.pump = Pump(self)
+                try:
+                    self.pump = Pump(self)
+                except RuntimeError as error:  # none is left, or the interpreter ends: what was taken stays taken
+                    self._say_no_thread(error)
+                    return
             else:
                 self.pump.rouse()
             self.pump_idle = False  # last: until then Ctrl-C may have kept the pump from it
+
+    def _say_no_thread(self, error: RuntimeError) -> None:
+        if not self._said_no_thread:
+            self._said_no_thread = True
+            log.warning(
+                "the client of %s has no thread of its own (%s): until it has one, what it sends and the heartbeats of "
+                "what it reads wait for the next call", self.connection.url, error,
+            )  # fmt: skip
 
     @property
     def busy(self) -> bool:

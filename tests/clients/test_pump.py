@@ -49,6 +49,24 @@ def test_a_callback_that_ends_its_thread_ends_no_other_work(producer: Any) -> No
     assert pump._thread.is_alive()
 
 
+def test_a_client_that_can_start_no_thread_keeps_what_it_takes(
+    producer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error would come after the record was taken, and the application would send it again."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    assert producer._driver.pump is None
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "_start_new_thread", refuse)
+        futures = [producer.send_nowait(b"%d" % number) for number in range(3)]
+        assert [future.result() for future in futures] == [0, 1, 2]
+    assert [record.message for record in caplog.records if "can't start" in record.message] != []
+    assert len(caplog.records) == 1
+    assert called(lambda done: producer.post(b"x", on_done=lambda _: done()))
+
+
 def test_a_pump_that_an_error_ended_is_made_anew(producer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     driver, told = producer._driver, []
     turn, first = driver.connection.turn, threading.Event()
