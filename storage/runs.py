@@ -63,17 +63,28 @@ def encode_header(number: int, body: bytes, log_id: bytes) -> bytes:
 
 def decode(data: bytes, number: int, checksum: int, log_id: bytes, path: str = "") -> bytes:
     """The body of a run's file. Raises Corrupt unless it is the one that was asked for."""
+    fields, found, body = _whole(data, path)
+    if fields != [number, log_id] or found != checksum:
+        raise Corrupt(f"{path} holds another run than the snapshot names", path=path)
+    return body
+
+
+def check(files: Files, path: str) -> None:
+    """Raise Corrupt unless a run's file is whole, whichever it is."""
+    _whole(bytes(files.read(path)), path)
+
+
+def _whole(data: bytes, path: str) -> tuple[list[int | bytes], int, bytes]:
+    """Number and log id, checksum, and body of a run's file. Raises Corrupt unless it is whole."""
     if len(data) < RUN_BYTES:
         raise Corrupt(f"{path} has {len(data)} bytes, the header of a run alone has {RUN_BYTES}", path=path)
     found, magic, version, *fields, body_bytes, body_checksum = _STRUCT.unpack_from(data)
     if magic != MAGIC or version != VERSION or xxh3_64_intdigest(data[8:RUN_BYTES]) != found:
         raise Corrupt(f"the header of {path} is damaged", path=path)
     body = data[RUN_BYTES : RUN_BYTES + body_bytes]
-    if fields != [number, log_id] or body_checksum != checksum:
-        raise Corrupt(f"{path} holds another run than the snapshot names", path=path)
-    if xxh3_64_intdigest(body) != checksum:
+    if xxh3_64_intdigest(body) != body_checksum:
         raise Corrupt(f"the body of {path} does not match its checksum", path=path)
-    return body
+    return fields, body_checksum, body
 
 
 def sync(files: Files, directory: str, numbers: Iterable[int]) -> None:

@@ -90,8 +90,10 @@ class Shipment:
         return self._reader
 
     def file(self, ask: AskFile) -> bytes:
-        """A piece of a file. Raises OSError."""
+        """A piece of a file. Raises OSError, and Corrupt where a run has rotted, which the member would not notice."""
         path, files, _ = self._places[ask.log_id]
+        if not ask.position and runs.number_of(ask.name) is not None:
+            runs.check(files, f"{path}/{ask.name}")
         with files.open(f"{path}/{ask.name}") as file:
             return bytes(file.pread(PIECE_BYTES, ask.position))
 

@@ -20,8 +20,10 @@ from penstock.broker.replica.errors import ReplicaBroken
 from penstock.broker.replica.exchange import Exchange
 from penstock.broker.replica.room import RESERVE_BYTES
 from penstock.broker.replica.staging import read_record
+from penstock.storage import runs
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
+from penstock.storage.runs import RUN_BYTES, RunFiles
 from penstock.transport import messages as m
 from support.damaged import flip
 from support.members import DATA, Member, Shard
@@ -230,6 +232,23 @@ def test_a_snapshot_that_has_rotted_at_the_leader_is_not_shipped(rotten):
     assert ("damage" in shard.counts) == (rotten == 2)
     shard.invariants.check(full=True)
     fill(shard, topic, 2)
+
+
+def test_a_run_that_has_rotted_at_the_leader_is_not_shipped():
+    """The member would install it, and find the log damaged."""
+    shard, topic, away = trimmed_beyond(8)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    path = f"{DATA}/topics/{topic.hex()}/0"
+    log = next(log for log in leader.replica.node.logs if log.path == path)
+    RunFiles(leader.files, path, log.log_id).save(1, b"a large part of a state")
+    leader.files.sync_all()
+    flip(leader, f"{path}/{runs.file_name(1)}", RUN_BYTES)
+    shard.begin(away)
+    shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
+    assert shard.leader is not leader
+    assert not away.files.exists(f"{path}/{runs.file_name(1)}")
 
 
 def test_a_checkpoint_that_was_begun_before_a_member_asked_is_none_for_it():
