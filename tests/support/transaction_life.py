@@ -340,6 +340,7 @@ class Life:
                 seq = self.dice.randint(least, log.written)
                 self.note(f"cut {log.path} to {seq}")
                 history.go_back(seq)
+                log.cut(seq)  # on the disk, too: no order says where the log ends
 
     def _give_up(self) -> None:
         """Clients whose connection is lost do not go on with what was not answered."""
