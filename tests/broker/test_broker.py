@@ -1,4 +1,4 @@
-"""The broker's loop over a node that rests: what it holds of clients meanwhile is bounded, and it hears its peers."""
+"""The broker's loop: over a node that rests it holds little of clients and hears its peers; what leaves in which order."""
 
 from __future__ import annotations
 
@@ -157,3 +157,44 @@ def test_a_broker_gives_its_clients_a_grace_after_each_start() -> None:
     assembly = Assembly.__new__(Assembly)
     assembly._config, assembly.advertise = ServeConfig(data="/data"), ["unix:///data/broker.sock"]
     assert assembly._node_config(Identity(FORMAT, "n", "c"), cast("Any", SimpleNamespace(name="b"))).grace_s == GRACE_S
+
+
+class Syncing(Holding):
+    """A node that appends to one log in each turn, and has an answer to it that may leave ahead."""
+
+    def __init__(self, events: list[str], log: object) -> None:
+        super().__init__()
+        self._events, self._logs = events, [log]
+
+    def flush(self, now: Any, *, hurry: bool) -> list[Any]:
+        self._events.append("flush, to be synced at once" if hurry else "flush")
+        logs, self._logs = self._logs, []
+        return logs
+
+    def answer_ahead(self) -> bool:
+        self._events.append("answer ahead")
+        return True
+
+    def advance(self, now: Any) -> None:
+        self._events.append("advance")
+
+
+@pytest.mark.parametrize("is_idle", [True, False], ids=["idle", "busy"])
+@pytest.mark.parametrize("is_synced", [True, False], ids=["by itself", "by the keeper"])
+def test_answers_of_a_sync_of_its_own_are_sent_before_what_they_say_is_applied(loop, is_idle: bool, is_synced: bool):
+    events: list[str] = []
+
+    def flushed(logs: Any, *, idle: bool, **_: Any) -> bool:
+        assert idle is is_idle
+        return is_synced
+
+    loop.broker._node = Syncing(events, object())
+    loop.broker._watermarks.flushed = flushed
+    loop.broker._port.send_answers = lambda: events.append("send")
+    loop.broker._intake.messages = 0 if is_idle else 1000
+    loop.broker._settle(cast("Any", SimpleNamespace(monotonic_s=1.0)))
+    ahead = ["answer ahead", "send"] if is_synced else []
+    assert events == ["flush, to be synced at once" if is_idle else "flush", *ahead, "advance"]
+    events.clear()
+    loop.broker._settle(cast("Any", SimpleNamespace(monotonic_s=1.0)))
+    assert events[1:] == ["advance"], "nothing was appended"
