@@ -4,7 +4,7 @@ Idea: with commit="written" no append waits for a sync, so after a crash recover
 thread syncs each segment once the log has moved on; the writer collects the result and marks it.
 
 Contract: only `collect` and `finish` touch the writer; the thread that holds its lock calls them. A failed sync
-poisons the log, like any other.
+poisons the log, like any other: none follows it, whose success would say nothing.
 Must not know: records, buffers.
 """
 
@@ -39,11 +39,11 @@ class BackgroundSync:
             result = self._results.popleft()
             if isinstance(result, OSError | StorageFull):
                 self._writer.poison(str(result))
-            else:
+            elif self._writer.poisoned is None:
                 self._writer.settle(*result)
                 self._writer.mark_durable()
         busy = self._thread is not None and self._thread.is_alive()
-        if self._pending and not busy:
+        if self._pending and not busy and self._writer.poisoned is None:
             self._pending = False
             self._start()
 
@@ -67,8 +67,10 @@ class BackgroundSync:
         self._results.append((generation, through))
 
     def finish(self) -> None:
-        """Wait for the thread and take its result."""
+        """Wait for the thread and take its result. Raises Poisoned if it is one that nothing has told yet."""
         if self._thread is not None:
             self._thread.join()
-        self._pending = False
+        self._pending, was_well = False, self._writer.poisoned is None
         self.collect()
+        if was_well and self._writer.poisoned is not None:
+            self._writer.check_open()

@@ -200,10 +200,12 @@ class Log:
         if writer is None:
             return
         try:
-            self._flush(writer)
+            try:
+                self._flush(writer)
+            finally:
+                self._background.finish()
         finally:
             self._writer = None
-            self._background.finish()
             writer.close()
 
     def _release(self) -> None:
@@ -314,7 +316,7 @@ class Log:
         Args:
             before: an offset; a datetime, for what was appended earlier; "latest" for all that is there.
 
-        Returns the first offset that is left. Raises OutOfBounds for an offset behind the end, StorageFull, Poisoned.
+        Returns the first offset that is left. Raises OutOfBounds for one behind the end, StorageFull, Poisoned.
         """
         writer = self._writable()
         self.sync()

@@ -143,8 +143,8 @@ def test_a_follower_hears_of_a_writer_in_another_process_also_after_it_was_kille
 
 
 def test_a_follower_that_slept_through_the_death_of_its_writer_is_woken_by_the_next_one(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(follow, "SLEEP_S", 3600)
-    monkeypatch.setattr(follow, "POLL_S", 3600)
+    monkeypatch.setattr(follow, "SLEEP_S", 60)
+    monkeypatch.setattr(follow, "POLL_S", 60)
     path, found, told = str(tmp_path / "log"), list[bytes](), threading.Semaphore(0)
     Log(path).close()
     child = spawn([sys.executable, "-c", WRITE, path], signal.SIGKILL, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

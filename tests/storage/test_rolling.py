@@ -131,7 +131,8 @@ def test_a_thread_that_cannot_sync_names_poisons_the_log(code: int) -> None:
     append(writer)
     files.fail("sync_dir", 1, code)
     background.collect()
-    background.finish()
+    with pytest.raises(Poisoned):
+        background.finish()
     assert (writer.durable, writer.poisoned is None) == (0, False)
 
 
