@@ -14,9 +14,6 @@ from typing import Any
 from . import units
 from .errors import InvalidArgument
 
-SECONDS_MAX = 100 * 365.25 * 86400
-"""The longest duration: in practice for ever, and it fits into every message."""
-
 INT_MAX = (1 << 63) - 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +36,7 @@ def size_bytes(value: int | str, name: str = "size", least: int = 0, most: int =
 
 def seconds(value: float | timedelta | str, name: str = "duration") -> float:
     """Seconds of `value`; `name` is for the error."""
-    if (type(value) is float or type(value) is int) and 0 <= value <= SECONDS_MAX:
+    if (type(value) is float or type(value) is int) and 0 <= value <= units.SECONDS_MAX:
         return float(value)
     try:
         if isinstance(value, bool) or not isinstance(value, (int, float, timedelta, str)):
@@ -47,7 +44,7 @@ def seconds(value: float | timedelta | str, name: str = "duration") -> float:
         found = units.seconds(value)
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidArgument(f"{name}: {error}") from None
-    if not 0 <= found <= SECONDS_MAX:
+    if not 0 <= found <= units.SECONDS_MAX:
         raise InvalidArgument(f"{name}={value!r} is not a time of 0 seconds or more, and of a hundred years at most")
     return found
 

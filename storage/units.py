@@ -13,6 +13,9 @@ from datetime import timedelta
 
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
+SECONDS_MAX = 100 * 365.25 * 86400
+"""The longest duration: in practice for ever, and it fits into every message, clock and calendar."""
+
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -44,7 +47,9 @@ def seconds(text: str | float | timedelta) -> float:
         raise ValueError(f"{text!r} is a number without a unit: write {found[1]}s for seconds, or {found[1]}d for days")
     if not found or not unit:
         raise ValueError(f"{text!r} is not a time: write a number, 0 or more, with us, ms, s, m, h, d or w, as in 30s")
-    return float(found[1]) * unit
+    if (given := float(found[1]) * unit) > SECONDS_MAX:
+        raise ValueError(f"{text!r} is over a hundred years, the longest time")
+    return given
 
 
 def size_text(count: float) -> str:

@@ -134,14 +134,7 @@ class Expiry(SomeTime):
     """When what is valid for so long ends, in seconds since 1970."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        until = time.time() + super().convert(value, param, ctx)
-        if until > EXPIRY_MOST:
-            self.fail(f"{value} ends behind the year 9999: leave it out for what does not expire", param, ctx)
-        return int(until)
-
-
-EXPIRY_MOST = 253_402_300_799
-"""The end of the year 9999."""
+        return int(time.time() + super().convert(value, param, ctx))
 
 
 class Assignment(click.ParamType):

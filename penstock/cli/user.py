@@ -15,7 +15,7 @@ import click
 from ..broker import access_file
 from ..broker.rights import Grant
 from .consent import ask, asks_first
-from .options import EXPIRY, EXPIRY_MOST, with_output
+from .options import EXPIRY, with_output
 from .output import Output
 from .scopes import ONLY, text_of
 
@@ -140,6 +140,10 @@ def no_uid(file: str, uid: int, output: Output) -> None:
     output.say("deleted", f"user id {uid} is no user", uid=uid, file=file)
 
 
+CALENDAR_END = 253_402_300_799
+"""The end of the year 9999; a file may say more."""
+
+
 def when(expires: int) -> str | None:
     """A time of expiry for people and programs; None for never."""
-    return datetime.fromtimestamp(min(expires, EXPIRY_MOST), UTC).isoformat() if expires else None
+    return datetime.fromtimestamp(min(expires, CALENDAR_END), UTC).isoformat() if expires else None

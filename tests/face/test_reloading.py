@@ -13,6 +13,8 @@ from urllib.request import Request, urlopen
 import penstock
 import pytest
 from penstock.cli import exits
+from penstock.cli.serve import serve_config
+from penstock.config import load
 
 from .conftest import Cli, serve
 
@@ -121,6 +123,13 @@ def test_check_finds_mistakes_before_a_start(cli: Cli, tmp_path: Path) -> None:
         found = cli("config", "check", "--config", str(path))
         assert (found.code, says in found.err) == (exits.USAGE, True), found.err
     assert not list(tmp_path.glob("home/*")), "nothing is made"
+
+
+def test_the_gateway_ends_before_the_time_of_a_drain_is_over(tmp_path: Path) -> None:
+    pytest.importorskip("uvloop", reason="the gateway needs the extra gateway")
+    config = load({"data": str(tmp_path / "d"), "http": "tcp://127.0.0.1:0", "drain_s": "12s"}, environ={}).config
+    made = serve_config(config)
+    assert (made.drain_s, json.loads(made.gateway)["drain_s"]) == (12.0, 4.0)
 
 
 def test_the_default_file_and_the_version_are_written(cli: Cli, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from penstock.storage.units import count_text, seconds, size_bytes, size_text, span_text, time_text
+from penstock.storage.units import SECONDS_MAX, count_text, seconds, size_bytes, size_text, span_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,13 @@ def test_what_is_not_a_time_is_quoted_back(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time") as caught:
         seconds(text)
     assert repr(text) in str(caught.value)
+
+
+def test_no_time_is_over_a_hundred_years() -> None:
+    assert seconds("36525d") == SECONDS_MAX
+    for text in ("36526d", "9" * 400 + "d"):
+        with pytest.raises(ValueError, match="is over a hundred years, the longest time"):
+            seconds(text)
 
 
 @pytest.mark.parametrize(("text", "ways"), [("7", "7s for seconds, or 7d"), ("1.5 ", "1.5s for seconds, or 1.5d")])

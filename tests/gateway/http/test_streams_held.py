@@ -92,3 +92,30 @@ def test_the_stream_that_holds_the_most_is_cut_off_and_the_log_says_why(caplog):
     connected(check, streaming(held))
     (line,) = caplog.messages
     assert line.startswith("cut off unix: the gateway holds as many bytes of its clients as it may, and its stream")
+
+
+def test_a_stream_waits_while_its_user_owes():
+    said: list[str] = []
+    debts = iter((0.0, 2.5, 0.0))
+
+    class Call:
+        async def wait(self, waiting: Any) -> None:
+            waiting.close()
+            said.append("waits")
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        for number in range(3):
+            yield b"%d" % number
+
+    async def send(event: Any) -> None:
+        said.append(event.get("body", b"").decode())
+
+    async def run() -> None:
+        took = SimpleNamespace(took=lambda call, size: SimpleNamespace(debt_s=lambda now_s: next(debts)))
+        door = cast("HttpGateway", SimpleNamespace(users=took))
+        path = HttpPath(door, HeldBytes(MOST), OPERATIONS[:1], 0, RefusedCounts())
+        connection = cast("HttpConnection", SimpleNamespace(part_bytes=0, held=lambda: 0))
+        await path._stream(Streamed(parts(), "text/event-stream"), cast("HttpCall", Call()), connection, send, b"1")
+
+    asyncio.run(run())
+    assert said == ["", "0", "1", "waits", "2", ""]
