@@ -1,4 +1,4 @@
-"""The broker's loop: over a node that rests it holds little of clients and hears its peers; what leaves in which order."""
+"""The broker's loop: what it holds of clients of a node that rests, while it hears its peers; and what leaves first."""
 
 from __future__ import annotations
 
