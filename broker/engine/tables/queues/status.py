@@ -97,7 +97,9 @@ def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> Record
     if offset in queue.apart:
         return RecordStatus(COMPLETED)
     due_us = shelves.time_of(offset)
-    if offset in shelves:
+    if offset < queue.start:
+        taken = True  # skipped, or before the group began
+    elif offset in shelves:
         taken = queue.cursors.get(shelves.level_of(offset), ShelfCursor()).passed(due_us, offset)
     else:
         taken = offset < max(queue.frontier, shelves.first)  # what the log has left without it was no more to be done

@@ -323,6 +323,15 @@ def test_a_barrier_of_completion_waits_and_says_for_what(scene: Scene, end: Call
     scene.replays()
 
 
+@pytest.mark.parametrize("how", [{"priorities": [3, 3]}, {"not_before": [1 << 60, 1 << 60]}], ids=["urgent", "delayed"])
+def test_members_with_a_priority_or_a_delay_are_skipped_like_others(scene: Scene, how: dict[str, list[int]]):
+    scene.set(members=2, ended=True)
+    scene.send([0, 1], **how)
+    skip(scene)
+    assert scene.fired() == [[("deleted", b"", ""), ("deleted", b"", "")]]
+    scene.replays()
+
+
 @pytest.mark.parametrize("priority", [None, 3])
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_dead_letter_that_is_redriven_lets_its_barrier_go_on(scene: Scene, restart: bool, priority: int | None):

@@ -59,6 +59,19 @@ def test_times_at_which_the_last_task_waits_add_none():
     assert rig.read(topic) == [b"tick"]
 
 
+@pytest.mark.parametrize("priority", [0, 7])
+def test_a_task_that_was_purged_waits_no_more(priority: int):
+    rig = Rig()
+    topic = rig.topic()
+    rig.ask(q.SetQueue, topic, "g", {})
+    put(rig, topic, priority=priority)
+    rig.pass_time(25)
+    assert counted(rig) == (1, 1)
+    rig.ask(q.ResetQueue, topic, "g", -2)
+    rig.pass_time(10)
+    assert counted(rig) == (2, 1)
+
+
 def test_without_the_setting_each_time_adds_one():
     rig = Rig()
     topic = rig.topic()
