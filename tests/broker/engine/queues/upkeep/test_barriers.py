@@ -12,7 +12,7 @@ from penstock.storage.errors import BatchTooLarge, Corrupt
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Settle, Verb
 from support.barriers import GROUP, Scene, code, named
-from support.engine import Rig
+from support.engine import START_US, Rig
 
 DAY_MS = 86_400_000
 
@@ -323,10 +323,13 @@ def test_a_barrier_of_completion_waits_and_says_for_what(scene: Scene, end: Call
     scene.replays()
 
 
-@pytest.mark.parametrize("how", [{"priorities": [3, 3]}, {"not_before": [1 << 60, 1 << 60]}], ids=["urgent", "delayed"])
+LATE = [START_US + 3_600_000_000] * 2
+
+
+@pytest.mark.parametrize("how", [{"priorities": [3, 3]}, {"not_before": LATE}], ids=["urgent", "delayed"])
 def test_members_with_a_priority_or_a_delay_are_skipped_like_others(scene: Scene, how: dict[str, list[int]]):
     scene.set(members=2, ended=True)
-    scene.send([0, 1], **how)
+    assert isinstance(scene.send([0, 1], **how), m.Produced)
     skip(scene)
     assert scene.fired() == [[("deleted", b"", ""), ("deleted", b"", "")]]
     scene.replays()
