@@ -13,7 +13,7 @@ from datetime import timedelta
 
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
-SECONDS_MAX = 100 * 365.25 * 86400
+SECONDS_MAX = 100 * 366 * 86400
 """The longest duration: in practice for ever, and it fits into every message, clock and calendar."""
 
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
