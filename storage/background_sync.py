@@ -3,7 +3,7 @@
 Idea: with commit="written" no append waits for a sync, so after a crash recovery would have to verify the whole log. A
 thread syncs each segment once the log has moved on; the writer collects the result and marks it.
 
-Contract: only `collect` and `finish` touch the writer; the thread that holds its lock calls them. A failed sync
+Contract: only `collect`, `sync` and `finish` touch the writer; the thread that holds its lock calls them. A failed sync
 poisons the log, like any other: none follows it, whose success would say nothing.
 Must not know: records, buffers.
 """
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 
-from .errors import StorageFull
+from .errors import StorageError, StorageFull
 from .files import Files
 from .log import LogWriter
 from .segment import SegmentRef
@@ -41,7 +42,8 @@ class BackgroundSync:
                 self._writer.poison(str(result))
             elif self._writer.poisoned is None:
                 self._writer.settle(*result)
-                self._writer.mark_durable()
+                with suppress(OSError, StorageError):  # no append fails for it: the next mark says as much
+                    self._writer.mark_durable()
         busy = self._thread is not None and self._thread.is_alive()
         if self._pending and not busy and self._writer.poisoned is None:
             self._pending = False
@@ -65,6 +67,11 @@ class BackgroundSync:
             self._results.append(error)
             return
         self._results.append((generation, through))
+
+    def sync(self) -> None:
+        """Make everything durable, here and now. Raises Poisoned, also for a sync of the thread that failed."""
+        self.finish()
+        self._writer.sync()
 
     def finish(self) -> None:
         """Wait for the thread and take its result. Raises Poisoned if it is one that nothing has told yet."""

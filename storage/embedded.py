@@ -306,7 +306,7 @@ class Log:
         writer = self._writable()
         with self._commit.syncing, self._turn:
             end, _ = self._flush(writer)
-            writer.sync()
+            self._background.sync()
             self._publisher.publish()
         return end
 

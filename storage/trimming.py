@@ -59,6 +59,8 @@ class LogTrimming:
         if first > writer.end_offset:  # a power cut took records that were not durable: their offsets come again
             first = writer.end_offset
             write_first(files, writer.path, writer.log_id, first)
+        elif first:
+            files.sync_dir(writer.path)  # a writer that was killed then may not have made its name durable
         writer.set_first(first)
         if first:
             self._remove()

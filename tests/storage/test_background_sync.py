@@ -49,6 +49,18 @@ def test_a_sync_that_failed_behind_the_last_append_is_told_when_it_is_closed(mon
         assert log.end_offset == 0, "nothing was synced, and nothing that says so was missed"
 
 
+def test_a_sync_that_failed_in_the_background_is_told_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    with Log("/log", files=(files := MemoryFiles()), commit="written", segment_bytes=4096) as log:
+        monkeypatch.setattr(files, "sync", fails)
+        for number in range(3):
+            log.append(b"%d" % number * 3000)
+        with pytest.raises(Poisoned, match="Input/output error"):
+            log.sync()
+
+
 def test_a_log_that_told_of_its_failed_sync_closes_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(path: str) -> None:
         raise OSError(errno.EIO, "Input/output error", path)

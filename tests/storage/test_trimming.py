@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import random
 from datetime import UTC, datetime
 
 import pytest
@@ -17,6 +19,7 @@ from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.retention import Rules
 from penstock.storage.trimming import AGE_PARTS, LOOK_US, LogTrimming
+from support.files import Disk, RecordingFiles
 from support.logs import put
 
 AGE_US = 4_000_000_000
@@ -189,6 +192,21 @@ def test_segments_that_a_truncation_did_not_get_to_remove_go_at_the_next_opening
     with Log("/log", files=files) as log:
         assert (len(log.segments()), log.first_offset) == (1, 60)
         assert count > 1
+
+
+def test_a_truncation_that_an_ended_writer_began_is_durable_once_it_is_asked_for_again() -> None:
+    files = RecordingFiles(directories=["/log", ""])
+    with filled(Log("/log", files=files), 3) as log:
+        files.fail("sync_dir", 1, errno.EIO)
+        with pytest.raises(OSError, match="EIO"):
+            log.truncate(2)
+    with Log("/log", files=files) as log:
+        assert log.truncate(2) == 2
+        disk = Disk(files)
+        for operation in files.journal:
+            disk.apply(operation)
+    with Log("/log", files=RecordingFiles(disk.image(random.Random(0), "none"), ["/log", ""])) as log:
+        assert log.first_offset == 2
 
 
 def test_offsets_that_come_again_after_a_power_cut_are_there_though_the_truncation_was_behind_them() -> None:
