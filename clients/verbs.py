@@ -239,9 +239,10 @@ class Verbs:
 
     def ping(self) -> Steps[float]:
         """Time one round trip, in seconds."""
-        yield from self.connection.ready(self._deadline())
+        deadline = self._deadline()
+        yield from self.connection.ready(deadline)
         begun = self.connection.clock()
-        yield from self.connection.ask(Ping, Done, deadline=self._deadline(), what="pinging")
+        yield from self.connection.ask(Ping, Done, deadline=deadline, what="pinging")
         return self.connection.clock() - begun
 
 

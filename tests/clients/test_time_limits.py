@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 from penstock.clients import connect
+from penstock.clients.connection.steps import Steps
 from penstock.clients.embedded.local import LocalChannel
 from penstock.clients.errors import TimedOut
 from penstock.clients.queues import verbs
+from penstock.clients.verbs import Verbs
 from penstock.transport.messages import Stage
+from support.worker_bench import Bench
 
 PATIENCE_S = 60.0
 EVER_S = 3600.0
@@ -68,6 +71,25 @@ def client(penstock_broker: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     yield client
     client._connection.timeout = 0.0
     client._driver.close()
+
+
+def test_a_greeting_and_the_answer_behind_it_have_one_timeout(penstock_broker: Any) -> None:
+    """As `connect` waits for them."""
+    bench = Bench(penstock_broker)
+
+    def late(deadline: float) -> Steps[None]:
+        penstock_broker.clock.advance(bench.connection.timeout - 1)
+        bench.cut = True
+        return
+        yield
+
+    bench.connection.ready = late  # type: ignore[method-assign,assignment]
+    pinging = Verbs(bench.connection).ping()
+    next(pinging)
+    penstock_broker.clock.advance(1)
+    with pytest.raises(TimedOut):
+        next(pinging)
+    bench.connection.close()
 
 
 NAMES = (
