@@ -103,7 +103,9 @@ class Config(Struct, frozen=True, kw_only=True):
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
     board_rows: Annotated[int, _about("Most partitions of one broker; 256 bytes each in /dev/shm."), Meta(ge=8)] = 8192
     mapped_readers: Annotated[int, _about("Most mapped readers at once; further ones are pushed to."), Meta(ge=0)] = 256
-    keeper_timeout_s: Annotated[float, _about("A keeper that syncs nothing for so long is replaced.", "s")] = 30.0
+    keeper_timeout_s: Annotated[
+        float, _about("A keeper that syncs nothing for so long is replaced.", "s"), Meta(ge=1.0)
+    ] = 30.0
     lazy_s: Annotated[float, _about("How long a topic with commit=written may stay unsynced.", "s")] = 0.1
 
     scrub_s: Annotated[

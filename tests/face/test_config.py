@@ -79,6 +79,7 @@ def test_an_unknown_name_on_the_command_line_is_named_too() -> None:
         ("drain_s", "soon", "'soon' is not a time"),
         ("max_frame_bytes", "-1MB", "'-1MB' is not a size"),
         ("board_rows", "many", "Expected `int`"),
+        ("keeper_timeout_s", "0.5s", ">= 1.0"),
         ("board_rows", "0", ">= 8"),
         ("max_schedules", "-5", "below 0"),
         ("max_frame_bytes", "0", ">= 65536"),
