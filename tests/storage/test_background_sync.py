@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
 
 import pytest
 from penstock.storage.embedded import Log
@@ -100,4 +101,20 @@ def test_no_sync_follows_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> Non
             log.append(b"more")
     log.close()
     assert len(tried) == 1
+    assert find_end(files, "/log").end.seq == 0
+
+
+def test_a_sync_that_ends_well_beside_one_that_failed_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may have told the other descriptor alone."""
+    files, failed = MemoryFiles(), threading.Event()
+    with Log("/log", files=files, commit="written", segment_bytes=4096) as log:
+        monkeypatch.setattr(files, "sync", lambda path: failed.wait(30))
+        for number in range(3):
+            log.append(b"%d" % number * 3000)
+        writer = log._writer
+        assert writer is not None
+        writer.poison("a sync failed")
+        failed.set()
+        log._background.finish()
+        assert writer.durable == 0
     assert find_end(files, "/log").end.seq == 0
