@@ -69,7 +69,8 @@ class Worker(Generic[V]):
 
         Returns: [] when there are none in time.
 
-        Raises: what the broker says when it gives no leases, like InvalidRequest for a lease over the group's maximum.
+        Raises: what the broker says when it gives no leases, like InvalidRequest for a lease over the group's maximum;
+        TimedOut where it is connected and says nothing for the client's timeout longer.
         """
         core = self._core
         deadline = core.connection.clock() + seconds(wait, "wait")

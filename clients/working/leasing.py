@@ -208,11 +208,14 @@ class Leasing:
         self._ask_ahead(self.core.options.prefetch, AT_ONCE, settling=False)
 
     def _still_awaited(self, deadline: float, now: float) -> bool:
-        """Whether an answer is under way that may bring tasks, as it does if the broker lives."""
+        """Whether an answer is under way that may bring tasks, as it does if the broker lives. Raises TimedOut."""
         connection = self._connection
         if connection.refused is not None:
             raise connection.refused
-        return self.awaited(deadline) and connection.channel.connected and now < deadline + connection.timeout
+        awaits = self.awaited(deadline) and connection.channel.connected
+        if awaits and now >= deadline + connection.timeout:
+            connection.check(now, f"leasing tasks of topic {self.core.topic.name}")
+        return awaits
 
     def awaited(self, deadline: float) -> bool:
         """Whether a request is out that the broker answers by `deadline`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from penstock.broker.errors import LeaseLost, Unavailable
-from penstock.clients.errors import InvalidArgument
+from penstock.clients.errors import InvalidArgument, TimedOut
 from penstock.clients.working.core import WorkerCore
 from penstock.clients.working.leases import SettleFuture
 from penstock.transport.messages import Failure
@@ -340,6 +340,21 @@ def test_an_outcome_that_rides_on_a_request_that_cannot_be_is_refused_with_it(be
     with pytest.raises(InvalidArgument):
         bench.fetch(core)
     assert core.settling.unconfirmed == 0
+
+
+def test_a_broker_that_does_not_answer_is_not_taken_for_one_without_tasks(bench):
+    core, waits_s = bench.worker(), 1.0
+    bench.cut = True
+    fetching = core.fetch(1, bench.connection.clock() + waits_s)
+    next(fetching)
+    bench.broker.clock.advance(waits_s)
+    next(fetching)
+    bench.broker.clock.advance(bench.connection.timeout)
+    with pytest.raises(TimedOut, match="leasing tasks of topic t"):
+        next(fetching)
+    bench.cut = False
+    bench.connection.turn()
+    assert offsets(bench.fetch(core, 1)) == [0]
 
 
 def test_a_broker_that_gives_no_leases_now_is_asked_again_and_quoted(bench):
