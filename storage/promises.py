@@ -4,8 +4,9 @@ Idea: a promise is an entry of 64 bytes at the end of one file, synced before it
 holds.
 
 Contract: `promise` returns only when the entry is durable; terms never go down; a vote in a term never changes. A torn
-last entry was never promised. When many entries are superseded, opening rewrites the journal. Must not know: what
-terms are used for.
+last entry was never promised. What an opening finds may not be durable: who keeps to it without a new promise calls
+`make_durable` first. When many entries are superseded, opening rewrites the journal. Must not know: what terms are
+used for.
 """
 
 from __future__ import annotations
@@ -82,14 +83,25 @@ class Promises:
         if self._failed:
             raise Poisoned(f"{self.path} could not be synced ({self._failed}); open the node again")
         promise = Promise(log_id, term, vote)
+        self._write(encode_promise(promise), self._end)
+        self._latest[log_id] = promise
+        self._end += PROMISE_BYTES
+
+    def make_durable(self) -> None:
+        """Promise what was found once more, durably: a process before may have ended before it was synced, or because
+        it could not be. Raises Poisoned, and StorageFull where the file system needs room to write over bytes.
+
+        The bytes are written again, as the system takes those of a sync that failed for written.
+        """
+        self._write(self._file.pread(self._end, 0), 0)
+
+    def _write(self, entries: bytes, position: int) -> None:
         try:
-            self._file.pwritev([encode_promise(promise)], self._end)
+            self._file.pwritev([entries], position)
             self._file.sync()
         except OSError as error:
             self._failed = str(error)
             raise Poisoned(f"{self.path} could not be synced ({error}); open the node again") from error
-        self._latest[log_id] = promise
-        self._end += PROMISE_BYTES
 
     def close(self) -> None:
         self._file.close()

@@ -41,8 +41,9 @@ class GroupStorage:
     """See the module."""
 
     def __init__(self, order: OrderLog, promises: Promises, checkpoint: Checkpoint, members: ConfState) -> None:
-        """`checkpoint`: the newest; `members`: those at the last applied entry. Raises PromisesLost."""
+        """`checkpoint`: the newest; `members`: those at the last applied entry. Raises PromisesLost, Poisoned."""
         check(promises, order.log.log_id, order.log.term)
+        promises.make_durable()
         self._order = order
         self._promises = promises
         self.checkpoint = checkpoint

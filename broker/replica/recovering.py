@@ -65,9 +65,10 @@ class Recovery:
         self, files: Files, data: str, order_id: bytes, *, node: int, damage: NotedDamage, promises: Promises,
         send: Callable[[Message, list[bytes]], None], options: LogOptions | None = None,
     ) -> None:  # fmt: skip
-        """Raises PromisesLost: what this member promised is the bound of it all."""
+        """Raises PromisesLost, Poisoned: what this member promised is the bound of it all."""
         found = _newest_checkpoint(files, data, order_id)
         check(promises, order_id, 0 if found is None else found.term)
+        promises.make_durable()
         self.leader = self.term = 0
         self.damage = damage
         self._files = files

@@ -10,6 +10,7 @@ from penstock.storage.layout import PROMISE_BYTES
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.promises import Promises
 from support.files import RecordingFiles
+from support.writeback import WritebackFiles
 
 LOG, OTHER, ME, YOU = bytes(16), bytes([1]) * 16, bytes([2]) * 16, bytes([3]) * 16
 PATH = "/node/promises"
@@ -80,6 +81,31 @@ def test_a_journal_that_cannot_be_synced_promises_nothing_more() -> None:
         with pytest.raises(Poisoned):
             promises.promise(LOG, 1)
     assert promises.term(LOG) == 0
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_promise_that_could_not_be_synced_and_is_found_again_can_be_made_durable(again: bool) -> None:
+    files = WritebackFiles()
+    promises = Promises(PATH, files)
+    promises.promise(LOG, 3)
+    files.fail_next(PATH)
+    with pytest.raises(Poisoned):
+        promises.promise(LOG, 4)
+    promises = Promises(PATH, files)
+    assert promises.term(LOG) == 4
+    assert Promises(PATH, files.power_cut()).term(LOG) == 3
+    if again:
+        files.fail_next(PATH)
+        with pytest.raises(Poisoned):
+            promises.make_durable()
+        assert Promises(PATH, files.power_cut()).term(LOG) == 3
+        with pytest.raises(Poisoned):
+            promises.promise(LOG, 5)
+    promises = Promises(PATH, files)
+    promises.make_durable()
+    assert Promises(PATH, files.power_cut()).term(LOG) == 4
+    promises.promise(LOG, 5)
+    assert Promises(PATH, files.power_cut()).term(LOG) == 5
 
 
 def test_many_entries_of_as_many_logs_stay_as_they_are() -> None:

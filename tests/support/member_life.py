@@ -24,7 +24,7 @@ from support.rot import damage, rot_everywhere
 
 FAULTS = (
     *("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe", "damage"),
-    *("clock", "alter", "retention", "rot"),
+    *("clock", "alter", "retention", "rot", "sync"),
 )
 """`retention` is no fault of a node, but a life with topics that keep little. `rot` is a byte on each node, in another
 batch of the same log."""
@@ -189,6 +189,8 @@ class MemberLife:
             self.delete()
         elif fault == "full":
             member.files.full_at = chance.randint(1, 6)
+        elif fault == "sync":
+            member.files.fail_next(chance.choice(sorted(member.files.contents)))
         elif fault == "rot":
             self.rot()
         elif self.rotten and fault in ("damage", "alter", "wipe"):

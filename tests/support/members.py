@@ -37,7 +37,7 @@ from penstock.broker.replica.start import open_files, start
 from penstock.storage import snapshots
 from penstock.storage.batch import parse
 from penstock.storage.data_directory import MEMBER_FORMAT, Identity, identify, note_identity
-from penstock.storage.errors import Error, StorageFull
+from penstock.storage.errors import Error, Poisoned, StorageFull
 from penstock.storage.jobs import InlineJobs
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import Content, MemoryFiles
@@ -316,11 +316,11 @@ class Shard:
         self.recover(member, lambda recovery: recovery.tick())
 
     def begin(self, member: Member) -> None:
-        """Start a member; a disk that fails meanwhile leaves it down."""
+        """Start a member; a disk that is full or fails meanwhile leaves it down."""
         try:
             member.start()
-        except StorageFull:
-            self.count("full at opening")
+        except (StorageFull, Poisoned) as error:
+            self.count("full at opening" if isinstance(error, StorageFull) else "a sync failed at opening")
             member.crash(power=False)
 
     # -- driving --------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class Shard:
             for member in list(self.closed):
                 if not member.is_up:
                     self.begin(member)
-                self.closed.discard(member)
+            self.closed = {member for member in self.closed if not member.is_up}
             for member in self.members.values():
                 if tick:
                     self.tick(member)

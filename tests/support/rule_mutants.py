@@ -78,6 +78,10 @@ MUTANTS = [
         "            promises.promise(log_id, promise.term, vote)\n", "            pass\n", f"{_TESTS}/test_members.py",
     ),
     RuleMutant(
+        8, "a promise that is found is durable before it is kept to", f"{_REPLICA}/group_storage.py",
+        "        promises.make_durable()\n", "", f"{_TESTS}/test_failed_syncs.py",
+    ),
+    RuleMutant(
         9, "a damaged member is served in a term above its promises", f"{_REPLICA}/exchange.py",
         "return replica.may_lead() and promised < replica.core.term", "return replica.may_lead()",
         f"{_TESTS}/test_damaged_members.py",
