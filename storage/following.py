@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from . import layout
 from .board import Board, boot_id
-from .board_row import Level
+from .board_row import Level, Row
 from .errors import BoardUnavailable
 from .files import Files
 from .first import read_first
@@ -75,6 +75,7 @@ class Follower:
         self._path = path
         self._files = files
         self._board: Board | None = None
+        self._row: Row | None = None  # of that board
         self._slot: Futex | None = None
         self._epoch = 0
         self._id = find_end(files, path).log_id
@@ -82,18 +83,20 @@ class Follower:
 
     def limit(self) -> int | None:
         """The commit word of a live writer; None without one: the reader goes by what verifies."""
-        board = self._attached()
-        if board is not None:
-            found = board.row(0).committed_of(self._log_id)
+        board, row = self._attached(), self._row
+        if board is not None and row is not None:
+            found = row.committed_word_of(self._log_id)
             if found is not None and board.epoch == self._epoch:
-                return word(*found)
+                return found
         return None
 
     def first(self) -> int:
         """The first offset that may be read, by the board of a live writer, else by the log's own file."""
-        board = self._attached()
-        if board is not None and board.row(0).committed_of(self._log_id) is not None and board.epoch == self._epoch:
-            return board.row(0).first
+        board, row = self._attached(), self._row
+        if board is not None and row is not None:
+            found = row.first if row.log_id == self._log_id else None
+            if found is not None and board.epoch == self._epoch:
+                return found
         return read_first(self._files, self._path, self._id)
 
     def slot(self) -> Futex | None:
@@ -112,7 +115,7 @@ class Follower:
         board = self._attach(name)
         if board is None:
             return None
-        self._board, self._epoch = board, board.epoch
+        self._board, self._row, self._epoch = board, board.row(0), board.epoch
         if board.boot_id != boot_id():
             self.close()
         return self._board
@@ -130,6 +133,6 @@ class Follower:
             return None
 
     def close(self) -> None:
-        board, self._board, self._slot = self._board, None, None
+        board, self._board, self._row, self._slot = self._board, None, None, None
         if board is not None:
             board.close()

@@ -71,16 +71,24 @@ def test_what_a_board_says_while_it_is_set_up_anew_does_not_count(tmp_path, monk
         log.truncate(1)
         follower = Follower(path, Files())
         assert (follower.limit(), follower.first()) == (word(1, 1), 1)
-        load = board_row.Row.committed_of
+        load = board_row.Row.committed_word_of
 
-        def overtaken(row: board_row.Row, log_id: int) -> tuple[int, int] | None:
+        def overtaken(row: board_row.Row, log_id: int) -> int | None:
             found = load(row, log_id)
             Board.create(1, slots=SLOTS, file=f"{path}/{BOARD}").close()
             return found
 
         with monkeypatch.context() as patch:
-            patch.setattr(board_row.Row, "committed_of", overtaken)
+            patch.setattr(board_row.Row, "committed_word_of", overtaken)
             assert follower.limit() is None
+        assert follower.first() == 1
+
+        def set_up_anew(row: board_row.Row) -> int:
+            Board.create(1, slots=SLOTS, file=f"{path}/{BOARD}").close()
+            return follower._log_id
+
+        with monkeypatch.context() as patch:
+            patch.setattr(board_row.Row, "log_id", property(set_up_anew))
             assert follower.first() == 1
         follower.close()
 
