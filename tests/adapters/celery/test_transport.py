@@ -293,7 +293,7 @@ def test_a_connection_to_no_broker_is_a_connection_error(tmp_path):
 
 def test_a_connection_goes_on_with_the_next_of_its_addresses(served, tmp_path, name):
     addresses = f"penstock+unix://{tmp_path}/none;penstock+{served.url}"
-    with Connection(addresses, transport_options={"timeout": 0.05}) as connection:
+    with Connection(addresses, transport_options={"timeout": 1.0}) as connection:
         connection.ensure_connection(max_retries=2, interval_start=0)
         publish(connection, name, "x")
         assert Taking(connection, Queue(name)).bodies(1) == ["x"]
