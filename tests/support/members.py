@@ -316,12 +316,13 @@ class Shard:
         self.recover(member, lambda recovery: recovery.tick())
 
     def begin(self, member: Member) -> None:
-        """Start a member; a disk that is full or fails meanwhile leaves it down."""
+        """Start a member; a disk that is full or fails meanwhile leaves it down, to be opened anew."""
         try:
             member.start()
         except (StorageFull, Poisoned) as error:
             self.count("full at opening" if isinstance(error, StorageFull) else "a sync failed at opening")
             member.crash(power=False)
+            self.closed.add(member)
 
     # -- driving --------------------------------------------------------------------------------------
 
@@ -347,9 +348,8 @@ class Shard:
         """Quiet rounds: all members tick, take turns and sync, all messages arrive in order."""
         for _ in range(count):
             self.now_s += 0.1
-            for member in list(self.closed):
-                if not member.is_up:
-                    self.begin(member)
+            for member in [each for each in self.closed if not each.is_up]:
+                self.begin(member)
             self.closed = {member for member in self.closed if not member.is_up}
             for member in self.members.values():
                 if tick:
