@@ -20,7 +20,7 @@ help: ## this list
 # A part of the tests needs neither the lab nor, perhaps, Java, and is over before more processes have started.
 test: $(if $(ARGS),,java chromium) lint type ## lint, types, a minute of the lab and every test: what CI runs
 	$(if $(ARGS),,$(PY) -m perf --smoke)
-	$(PY) -m pytest -q --timeout 300 $(if $(ARGS),$(ARGS),--memory -n auto)
+	$(PY) -m pytest -q --timeout 300 $(if $(ARGS),$(ARGS),-n auto)
 
 smoke: dev ## does the lab work, and have its own ratios held; a minute
 	$(PY) -m perf --smoke $(ARGS)
