@@ -1,14 +1,20 @@
-"""A fault in a module, in this process: what imports it from now on gets the faulty one.
+"""A fault in a module, in this process: what imports it from now on gets the faulty one. And which test notices it.
 
-Contract: to be called before the module is imported. The file stays as it is, and no bytecode of the fault is kept.
+Contract: `break_module` is to be called before the module is imported. The file stays as it is, and no bytecode of the
+fault is kept.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
 from support.sources import ROOT
+
+SECONDS = 120
 
 
 def break_module(file: str, old: str, new: str) -> None:
@@ -21,3 +27,30 @@ def break_module(file: str, old: str, new: str) -> None:
         return compile((ROOT / file).read_text().replace(old, new), path, "exec")
 
     SourceFileLoader.get_code = broken  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def noticed(file: str, old: str, new: str, tests: str) -> str:
+    """Which of `tests` fails first over the fault, in a process of its own; `alive` where none does."""
+    command = [sys.executable, "-m", "support.faulty", file, old, new, *tests.split()]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    try:
+        run = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "it never ends"
+    failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0].partition("::")[2].partition(" - ")[0] if failed else "alive"
+
+
+def _run(file: str, old: str, new: str, tests: list[str]) -> int:
+    """Run the tests over the fault, in this process."""
+    import pytest
+
+    break_module(file, old, new)
+    lives = "not random_lives and not longer_random"
+    return pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-k", lives, *tests])
+
+
+if __name__ == "__main__":
+    sys.exit(_run(*sys.argv[1:4], tests=sys.argv[4:]))

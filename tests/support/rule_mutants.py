@@ -8,15 +8,10 @@ The faults of the Raft core itself are `support.raft_mutants`.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from dataclasses import dataclass
 
-from support.faulty import break_module
-from support.sources import ROOT
-
-SECONDS = 120
+from support.faulty import noticed
 
 
 @dataclass(frozen=True)
@@ -174,30 +169,10 @@ MUTANTS = [
 
 def verdict(mutant: RuleMutant) -> str:
     """The test that noticed, or `alive`."""
-    command = [sys.executable, "-m", "support.rule_mutants", "--run", str(MUTANTS.index(mutant))]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-    try:
-        run = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return "it never ends"
-    failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0].partition("::")[2].partition(" - ")[0] if failed else "alive"
-
-
-def _run(mutant: RuleMutant) -> int:
-    """Run the tests over the mutant, in this process."""
-    import pytest
-
-    break_module(mutant.file, mutant.old, mutant.new)
-    lives = "not random_lives and not longer_random"
-    return pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-k", lives, *mutant.tests.split()])
+    return noticed(mutant.file, mutant.old, mutant.new, mutant.tests)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--run"]:
-        sys.exit(_run(MUTANTS[int(sys.argv[2])]))
     chosen = set(map(int, sys.argv[1:]))
     for each in MUTANTS:
         if not chosen or each.rule in chosen:
