@@ -24,7 +24,7 @@ from support.rot import damage, rot_everywhere
 
 FAULTS = (
     *("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe", "damage"),
-    *("clock", "alter", "retention", "rot", "sync"),
+    *("clock", "alter", "retention", "rot", "sync", "kill"),
 )
 """`retention` is no fault of a node, but a life with topics that keep little. `rot` is a byte on each node, in another
 batch of the same log."""
@@ -189,6 +189,8 @@ class MemberLife:
             self.delete()
         elif fault == "full":
             member.files.full_at = chance.randint(1, 6)
+        elif fault == "kill":
+            member.files.killed_at = chance.randint(2, 20)
         elif fault == "sync":
             member.files.fail_next(chance.choice(sorted(member.files.contents)))
         elif fault == "rot":
@@ -285,7 +287,7 @@ class MemberLife:
     def end(self) -> None:
         shard = self.shard
         for member in shard.members.values():
-            member.files.full_at = 0
+            member.files.full_at = member.files.killed_at = 0
         shard.heal()
         self.mark()
         for _ in range(20 if shard.invariants.altered else 0):

@@ -15,7 +15,7 @@ Contract: deterministic by seed. Nothing waits and no clock is read.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -29,25 +29,20 @@ from penstock.broker.raft.state import RaftOptions, Role
 from penstock.broker.replica.beginning import begin, ids_of
 from penstock.broker.replica.damage import note_of, noted
 from penstock.broker.replica.errors import PromisesLost, ReplicaDamaged
-from penstock.broker.replica.member_logs import MemberLogs
 from penstock.broker.replica.recovering import Recovery
 from penstock.broker.replica.replica import Replica
-from penstock.broker.replica.replicated import Replicated
 from penstock.broker.replica.start import open_files, start
-from penstock.storage import snapshots
 from penstock.storage.batch import parse
 from penstock.storage.data_directory import MEMBER_FORMAT, Identity, identify, note_identity
 from penstock.storage.errors import Error, Poisoned, StorageFull
-from penstock.storage.jobs import InlineJobs
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import Content, MemoryFiles
 from penstock.storage.promises import Promises
-from penstock.storage.segment_reader import SegmentCache
 from penstock.transport import messages as m
-from support.engine import START_US, MemoryPort
-from support.writeback import WritebackFiles
+from support.engine import START_US
+from support.member_store import DATA, AnswerPort, MemberStore
+from support.writeback import Killed, WritebackFiles
 
-DATA = "data"
 OPTIONS = LogOptions(segment_bytes=8 << 10, allocate_bytes=4 << 10)
 ELECTION_TICKS = 10
 FULL = 100
@@ -64,48 +59,6 @@ class Sent(NamedTuple):
     uuid: bytes
     to_uuid: bytes
     entry: int
-
-
-class CountedJobs(InlineJobs):
-    """Notes which members unlink segments that retention took."""
-
-    def __init__(self, member: Member) -> None:
-        super().__init__(member.files)
-        self._member = member
-
-    def unlink(self, directory: str, names: Sequence[str], *told: Any) -> None:
-        super().unlink(directory, names, *told)
-        if directory != f"{DATA}/order":
-            self._member.shard.count("freed by a leader" if self._member.leads else "freed by a follower")
-
-
-class MemberStore(MemberLogs):
-    """The logs of one member in memory."""
-
-    def __init__(self, member: Member, promises: Promises, order: Replicated) -> None:
-        files = member.files
-        super().__init__(
-            DATA, files, promises=promises, cache=SegmentCache(files), jobs=CountedJobs(member),
-            max_batch_bytes=1 << 20, order=order,
-        )  # fmt: skip
-
-    def erase(self, entry: int) -> None:
-        """No file goes that an opening at the newest checkpoint needs."""
-        saved = max(snapshots.seq_of(name) or 0 for name in self.files.listdir(f"{DATA}/order"))
-        assert entry <= saved, f"files go with entry {entry}, and the newest checkpoint is of {saved}"
-        super().erase(entry)
-
-
-class AnswerPort(MemoryPort):
-    """Finds answers by their requests."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers: dict[int, tuple[Any, bytes]] = {}
-
-    def reply(self, peer: Any, message: Any, payload: Any = b"") -> bool:
-        self.answers.setdefault(getattr(message, "request", 0), (message, bytes(payload)))
-        return True
 
 
 class Member:
@@ -290,7 +243,7 @@ class Shard:
             member.touched = True
             try:
                 what(member.replica)
-            except Error as error:
+            except (Error, Killed) as error:
                 self._close(member, error)
 
     def recover(self, member: Member, what: Callable[[Recovery], None]) -> None:
@@ -298,10 +251,15 @@ class Shard:
         if member.recovery is not None:
             try:
                 what(member.recovery)
-            except Error as error:
+            except (Error, Killed) as error:
                 self._close(member, error)
 
-    def _close(self, member: Member, error: Error) -> None:
+    def _close(self, member: Member, error: Error | Killed) -> None:
+        if isinstance(error, Killed):
+            self.count("killed in the middle")
+            member.files.killed_at = 0
+            member.crash(power=self.chance.random() < 0.5)
+            return
         kinds = {"is staged": "installs", "that had rotted": "mended"}
         self.count(next((kind for said, kind in kinds.items() if said in error.message), "closed by an error"))
         if "adds up to" in error.message:
@@ -323,6 +281,8 @@ class Shard:
             self.count("full at opening" if isinstance(error, StorageFull) else "a sync failed at opening")
             member.crash(power=False)
             self.closed.add(member)
+        except Killed as error:
+            self._close(member, error)
 
     # -- driving --------------------------------------------------------------------------------------
 

@@ -35,6 +35,10 @@ class Disk:
         self.fails = False  # the next write-back does
 
 
+class Killed(BaseException):
+    """The process ends, in the middle of something."""
+
+
 class CachedFile(MemoryFile):
     """One descriptor."""
 
@@ -60,6 +64,7 @@ class CachedFile(MemoryFile):
         self._files.write_back(self.path, self.content)  # if that fails, it is `sync` that tells
 
     def sync(self) -> None:
+        self._files.work()
         self._files.syncs += 1
         self._files.write_back(self.path, self.content)
         if self._seen != self._disk.errors:
@@ -74,6 +79,7 @@ class WritebackFiles(MemoryFiles):
         super().__init__()
         self.syncs = 0
         self.incarnation = 0  # as in the lock of a node
+        self.killed_at = 0  # the process ends before the change or sync of this number, from 2 on; 0: goes on
         self.full_at = 0  # the nth use of space from now on fails; 0: none does
         self._told_all = 0  # errors that a syncfs has reported
         self._disks: dict[int, Disk] = {}
@@ -96,10 +102,18 @@ class WritebackFiles(MemoryFiles):
 
     def take_space(self, path: str) -> None:
         """One use of space: fails if it is its turn."""
+        self.work()
         if self.full_at:
             self.full_at -= 1
             if self.full_at == 0:
                 raise StorageFull(f"cannot write to {path}: no space is left on the device")
+
+    def work(self) -> None:
+        """One change or sync: the process ends before it if it is its turn, and does nothing more."""
+        if self.killed_at:
+            self.killed_at = max(self.killed_at - 1, 1)
+            if self.killed_at == 1:
+                raise Killed
 
     def fail_next(self, path: str) -> None:
         """The next write-back of this file fails, whatever causes it."""
