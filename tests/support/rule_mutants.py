@@ -39,6 +39,12 @@ MUTANTS = [
         "    logs.check(found)\n", "", f"{_TESTS}/test_opening_rules.py",
     ),
     RuleMutant(
+        2, "a log that the checkpoint names and that is missing is damage", f"{_REPLICA}/opening.py",
+        'if log is None:\n                raise ReplicaDamaged(f"log {log_id.hex()}, which the checkpoint',
+        'if log is None:\n                continue\n                raise ReplicaDamaged(f"log {log_id.hex()}, the',
+        f"{_TESTS}/test_opening_rules.py",
+    ),
+    RuleMutant(
         3, "a log that no entry names is set aside", f"{_REPLICA}/opening.py",
         "if log_id in places.end or not self._is_strange(log):", "if True:", f"{_TESTS}/test_opening_rules.py",
     ),
@@ -69,6 +75,14 @@ MUTANTS = [
         "check_alone(identify(self._files, data), data)", "pass", "tests/broker/member/test_directory.py",
     ),
     RuleMutant(
+        7, "a member has a format of its own", "broker/member/directory.py",
+        "            MEMBER_FORMAT, files", "            1, files", "tests/broker/member/test_directory.py",
+    ),
+    RuleMutant(
+        7, "no command repairs a log of a member", "penstock/cli/log.py",
+        "    found.check_alone()\n    whole = True", "    whole = True", "tests/face/test_lost_logs.py",
+    ),
+    RuleMutant(
         8, "a promise is durable before a message of its term leaves", f"{_REPLICA}/group_storage.py",
         "            promises.promise(log_id, promise.term, vote)\n", "            pass\n", f"{_TESTS}/test_members.py",
     ),
@@ -80,6 +94,15 @@ MUTANTS = [
         9, "a damaged member is served in a term above its promises", f"{_REPLICA}/exchange.py",
         "return replica.may_lead() and promised < replica.core.term", "return replica.may_lead()",
         f"{_TESTS}/test_damaged_members.py",
+    ),
+    RuleMutant(
+        9, "no cut goes below what is committed", f"{_REPLICA}/order_log.py",
+        "self._order.commit = max(self._order.commit, entry)", "pass", f"{_TESTS}/test_order_log.py",
+    ),
+    RuleMutant(
+        9, "a replica with a log that is poisoned closes", f"{_REPLICA}/replica.py",
+        "            raise ReplicaBroken(self._replicated.broken)\n", "            pass\n",
+        f"{_TESTS}/test_failed_syncs.py",
     ),
     RuleMutant(
         10, "an order below what was acknowledged is damage", f"{_REPLICA}/opening.py",
@@ -153,6 +176,29 @@ MUTANTS = [
         20, "a peer that comes with another directory is refused", "broker/peers/greeting.py",
         "or entry > known_at", "or True",
         "tests/broker/peers/test_greeting.py",
+    ),
+    RuleMutant(
+        20, "a peer of another cluster is refused", "broker/peers/greeting.py",
+        "if hello.cluster != own.cluster:", "if False:", "tests/broker/peers/test_greeting.py",
+    ),
+    RuleMutant(
+        20, "a peer that takes this node for another is refused", "broker/peers/greeting.py",
+        "if hello.to != own.node:", "if False:", "tests/broker/peers/test_greeting.py",
+    ),
+    RuleMutant(
+        20, "a peer that knows another directory of this node is refused", "broker/peers/greeting.py",
+        "if not may_be(own.uuid, entry, hello.to_uuid, hello.entry):", "if False:",
+        "tests/broker/peers/test_greeting.py",
+    ),
+    RuleMutant(
+        20, "a peer that was started again is noticed", "broker/peers/links.py",
+        "if self._incarnations.setdefault(hello.node, hello.incarnation) != hello.incarnation:", "if False:",
+        "tests/broker/peers/test_links.py",
+    ),
+    RuleMutant(
+        20, "nodes without keys hear one machine alone", "broker/cluster_config.py",
+        "listen_url(self.own_address), guarded=guarded,", "listen_url(self.own_address), guarded=True,",
+        "tests/broker/test_cluster_config.py",
     ),
     RuleMutant(
         21, "a member saves one change of the members before it takes the next", f"{_REPLICA}/member_changes.py",

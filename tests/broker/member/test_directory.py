@@ -10,7 +10,7 @@ from penstock.broker.member.directory import KnownPeers, check, shard_ids, take
 from penstock.broker.replica.beginning import has_begun
 from penstock.broker.replica.errors import PromisesLost, ReplicaDamaged
 from penstock.broker.replica.start import open_files
-from penstock.storage.data_directory import Identity, check_alone, claim, identify
+from penstock.storage.data_directory import FORMAT, MEMBER_FORMAT, Identity, check_alone, claim, identify
 from penstock.storage.embedded import Log
 from penstock.storage.errors import ForeignDirectory
 from penstock.storage.memory_files import MemoryFiles
@@ -33,6 +33,8 @@ def test_a_new_directory_begins_the_shard_and_is_found_again(files: MemoryFiles)
     made = begun(files)
     assert (made.shard, made.number, made.members, made.begun) == ("c", 2, [1, 2, 3], True)
     assert has_begun(files, "data")
+    written = msgspec.json.decode(files.read("data/node.json"))
+    assert written["format"] == MEMBER_FORMAT > FORMAT, "versions that know no members refuse it"
     found = identify(files, "data")
     assert found == made
     assert take(files, "data", found, CLUSTER) == made
