@@ -96,6 +96,11 @@ MUTANTS = [
         f"{_TESTS}/test_damaged_members.py",
     ),
     RuleMutant(
+        9, "an entry is durable with the batches that it names", f"{_REPLICA}/durable_prefix.py",
+        "entry > order or any(durable(log_id) < seq for log_id, seq in batches)", "entry > order",
+        f"{_TESTS}/test_durable_prefix.py",
+    ),
+    RuleMutant(
         9, "no cut goes below what is committed", f"{_REPLICA}/order_log.py",
         "self._order.commit = max(self._order.commit, entry)", "pass", f"{_TESTS}/test_order_log.py",
     ),
