@@ -8,6 +8,7 @@ is what the answering node does not know. Exit code 4 while no node leads.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -82,22 +83,25 @@ def transfer(node: int | None, session: Invocation) -> None:
 def replace(node: int, session: Invocation) -> None:
     """Let a node that lost its disk join again. Start it with an empty directory and the options that it had: the
     others refuse it. Then this makes the directory the node's, and waits until it has fetched everything and votes."""
-    from ..broker.errors import Unavailable
+    from ..broker.errors import NoLeader, NotLeader, Unavailable
     from ..clients.cluster import cluster_state, replace_node
     from ..clients.errors import TimedOut
 
+    passing = (Unavailable, NoLeader, NotLeader, TimedOut)  # another change goes on, or no node leads for a while
     urls, deadline = addresses(session.url), time.monotonic() + session.config.timeout_s
     while True:
         try:
             replace_node(urls, node, min(ASK_S, session.config.timeout_s))
             break
-        except Unavailable:  # another change goes on
+        except passing:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(LOOK_S)
+    found: list[ClusterMember] = []
     while time.monotonic() < deadline:
-        state = cluster_state(urls, min(ASK_S, session.config.timeout_s))
-        found = [each for each in state.members if each.node == node and state.leader == state.node]
+        with suppress(TimedOut):
+            state = cluster_state(urls, min(ASK_S, session.config.timeout_s))
+            found = [each for each in state.members if each.node == node and state.leader == state.node]
         if found and found[0].role == "follower" and found[0].state == "replicating":
             session.output.say("replaced", f"node {node} is a member again", node=node, term=state.term)
             return

@@ -13,6 +13,10 @@ from ..storage.histogram import quantile
 from .options import SOME_TIME, Invocation, with_session
 
 
+ALONE_S = 2.0
+"""For so long is a node asked that did not let us in."""
+
+
 class UnknownCounter(Error):
     """No counter has this name."""
 
@@ -38,16 +42,21 @@ def command(prefix: str, every: float | None, session: Invocation) -> None:
 def _looks(session: Invocation) -> Iterator[dict[str, Any]]:
     """The counters, as often as they are asked for."""
     from ..broker.errors import NoLeader, NotLeader
+    from ..clients.errors import TimedOut
 
+    wait_s = session.config.timeout_s
     try:
         with session.connect() as client:
             while True:
                 yield client.stats()
     except (NotLeader, NoLeader):
-        from ..clients.cluster import node_stats
+        pass
+    except TimedOut:  # of a node that knows no leader, or leads and takes nothing now; or no node is there
+        wait_s = min(wait_s, ALONE_S)
+    from ..clients.cluster import node_stats
 
-        while True:
-            yield node_stats(session.url, session.config.timeout_s)
+    while True:
+        yield node_stats(session.url, wait_s)
 
 
 def _chosen(counters: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -363,6 +363,19 @@ def test_what_a_node_said_before_it_ended_is_not_told_as_news(cluster: ClusterPr
     cluster.start(gone)
 
 
+def test_a_node_that_is_alone_shows_its_counters(
+    cluster: ClusterProcesses, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in cluster.numbers[1:]:
+        cluster.kill(number)
+    monkeypatch.setenv("PENSTOCK_TIMEOUT_S", "1s")
+    url = cluster.urls[0]
+    while True:  # until it hears of no leader any more
+        assert run(["stats", "cluster", "--url", url, "--json"]) == 0
+        if not json.loads(capsysbinary.readouterr().out)["cluster.leader"]:
+            break
+
+
 def replaced(cluster: ClusterProcesses, lost: int, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """Replace a disk, as often as it takes: once the leader has refused the new directory. Waits until it votes."""
     for _ in range(500):
