@@ -12,7 +12,6 @@ from ..storage.errors import Error
 from ..storage.histogram import quantile
 from .options import SOME_TIME, Invocation, with_session
 
-
 ALONE_S = 2.0
 """For so long is a node asked that did not let us in."""
 

@@ -255,18 +255,20 @@ class Shard:
                 self._close(member, error)
 
     def _close(self, member: Member, error: Error | Killed) -> None:
-        if isinstance(error, Killed):
+        try:
+            if isinstance(error, Killed):
+                raise error
+            kinds = {"is staged": "installs", "that had rotted": "mended"}
+            self.count(next((kind for said, kind in kinds.items() if said in error.message), "closed by an error"))
+            if "adds up to" in error.message:
+                self.count("alteration noticed")
+            note_of(member.files, DATA, error)
+            self.closed.add(member)
+            member.replica = member.recovery = None
+        except Killed:
             self.count("killed in the middle")
             member.files.killed_at = 0
             member.crash(power=self.chance.random() < 0.5)
-            return
-        kinds = {"is staged": "installs", "that had rotted": "mended"}
-        self.count(next((kind for said, kind in kinds.items() if said in error.message), "closed by an error"))
-        if "adds up to" in error.message:
-            self.count("alteration noticed")
-        note_of(member.files, DATA, error)
-        self.closed.add(member)
-        member.replica = member.recovery = None
 
     def tick(self, member: Member) -> None:
         """One tick of a member."""
