@@ -97,12 +97,11 @@ def replace(node: int, session: Invocation) -> None:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(LOOK_S)
-    found: list[ClusterMember] = []
     while time.monotonic() < deadline:
+        state = None
         with suppress(TimedOut):
             state = cluster_state(urls, min(ASK_S, session.config.timeout_s))
-            found = [each for each in state.members if each.node == node and state.leader == state.node]
-        if found and found[0].role == "follower" and found[0].state == "replicating":
+        if state is not None and _has_caught_up(state, node):
             session.output.say("replaced", f"node {node} is a member again", node=node, term=state.term)
             return
         time.sleep(LOOK_S)
@@ -110,6 +109,12 @@ def replace(node: int, session: Invocation) -> None:
         f"node {node} has not fetched everything within {session.config.timeout_s:g} s, and goes on: see penstock "
         "cluster status"
     )
+
+
+def _has_caught_up(state: ClusterState, node: int) -> bool:
+    """Whether a leader says that a node votes and has nearly everything."""
+    found = [each for each in state.members if each.node == node and state.leader == state.node]
+    return bool(found) and found[0].role == "follower" and found[0].state == "replicating"
 
 
 def _fields(state: ClusterState) -> dict[str, Any]:
