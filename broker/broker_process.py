@@ -78,9 +78,6 @@ READ_SEGMENTS = 256
 GRACE_S = 3600.0
 """At most, after a start or a change of the leader: see engine/logs/grace.py."""
 
-SILENCE_S = 6.0
-"""In a cluster, in addition: a client finds within 5 s that the node it is at says nothing any more, and goes on."""
-
 FRAME_SPARE_BYTES = 1 << 20
 LAST_ANSWERS_S = 0.05
 """ZeroMQ's sockets drop what they hold when closed: the last answers get so long to leave."""
@@ -288,7 +285,7 @@ class Assembly:
         places = {"data": self._config.data, "board": board.name, "advertise": self.advertise}
         named["grace_s"] = GRACE_S
         if self._config.cluster is not None:
-            named |= {"members": len(self._config.cluster.peers), "silence_s": SILENCE_S}
+            named["members"] = len(self._config.cluster.peers)
         if self._config.advertise:
             places["endpoint"] = self.advertise[0]
         return msgspec.convert({**named, **places, **self._config.node}, NodeConfig)

@@ -79,7 +79,7 @@ class Office:
         self.time = LogTime(now, config.clock_jump_s)
         for log in registry.logs():
             self.time.reach(log.last_time_us)
-        self.grace = grace = Grace(self.time, config.grace_s, config.silence_s)
+        self.grace = grace = Grace(self.time, config.grace_s)
         self.wakes = Portions()
         self.agenda = Agenda()
         self._port = own = OfficePort(port)  # for those that read; the others only answer

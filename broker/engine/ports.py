@@ -340,7 +340,6 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     transaction_expiry_s: float = 90 * 86400.0  # which epoch of a transaction was decided is forgotten so long after
     group_expiry_s: float = 30 * 86400.0  # a group silent for so long is deleted, one of a queue with its last record
     grace_s: float = 0.0  # at most, after the lead is taken: see logs/grace.py; 0 where clients live in this process
-    silence_s: float = 0.0  # and so long more, which clients need to leave a leader that has stopped without a word
     handover_s: float = 10.0  # how long a revoked partition may be kept before it is taken
     session_timeout_min_s: float = 1.0
     session_timeout_max_s: float = 300.0

@@ -22,21 +22,16 @@ NEVER_US = -(1 << 62)
 
 
 class Grace:
-    """That of one office, which opens now.
+    """That of one office, which opens now. `most_s`: the longest; 0 where clients live and end with the office."""
 
-    `most_s`: the longest; 0 where clients live and end with the office. `silence_s`: in addition, what clients take to
-    leave another node that has stopped without a word.
-    """
-
-    def __init__(self, time: LogTime, most_s: float, silence_s: float = 0.0) -> None:
+    def __init__(self, time: LogTime, most_s: float) -> None:
         self._time = time
         self._opened_s = time.monotonic_s
         self._most_s = most_s
-        self._silence_s = silence_s
 
     def end_s(self, lasting_s: float) -> float:
         """When, by the monotonic clock, something may end that is renewed within `lasting_s`."""
-        return self._opened_s + min(lasting_s / SHARE, self._most_s) + self._silence_s
+        return self._opened_s + min(lasting_s / SHARE, self._most_s)
 
     def covers(self, lasting_s: float) -> bool:
         """Whether something that is renewed within `lasting_s` may not end yet."""

@@ -15,7 +15,7 @@ from support.sim import failure
 @pytest.mark.parametrize("first", range(0, 100, 25))
 def test_each_callback_comes_once_whatever_happens(first: int):
     for seed in range(first, first + 25):
-        assert failure(seed, 250, kind="groups") == "", f"make sim LIFE=groups SEEDS=1 FROM={seed}"
+        assert failure(seed, 250, kind="groups") == "", f"make sim LIFE=groups SEEDS=2 FROM={seed}"
 
 
 @pytest.mark.soak

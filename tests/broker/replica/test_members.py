@@ -241,7 +241,7 @@ def test_a_member_that_ends_with_proposals_on_their_way_leaves_nothing_in_memory
 @pytest.mark.parametrize("first", range(0, 2000, 50))
 def test_random_lives_keep_every_invariant_and_go_on_at_the_end(first):
     for seed in range(first, first + 50):
-        assert failure(seed, 250) == "", f"make sim SEEDS=1 FROM={seed}"
+        assert failure(seed, 250) == "", f"make sim SEEDS=2 FROM={seed}"
 
 
 def test_members_of_random_lives_free_what_retention_takes_whether_they_lead_or_not():

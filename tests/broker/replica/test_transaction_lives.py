@@ -14,7 +14,7 @@ from support.transaction_mutants import MUTANTS, verdict
 @pytest.mark.parametrize("first", range(0, 100, 25))
 def test_each_transaction_is_whole_or_not_there_whatever_happens(first: int):
     for seed in range(first, first + 25):
-        assert failure(seed, 250, kind="transactions") == "", f"make sim LIFE=transactions SEEDS=1 FROM={seed}"
+        assert failure(seed, 250, kind="transactions") == "", f"make sim LIFE=transactions SEEDS=2 FROM={seed}"
 
 
 @pytest.mark.soak

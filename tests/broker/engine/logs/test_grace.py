@@ -203,16 +203,6 @@ def test_grace_is_a_share_up_to_a_limit_by_the_monotonic_clock():
     assert grace.covers(30.0)
 
 
-def test_clients_that_have_to_leave_a_silent_node_first_get_more():
-    time = LogTime(Now(START_US, 50.0), 3600.0)
-    grace = Grace(time, 10.0, 6.0)
-    assert [grace.end_s(each) for each in (0.0, 6.0, 60.0)] == [56.0, 58.0, 66.0]
-    time.read(Now(START_US, 57.9))
-    assert grace.covers(6.0)
-    time.read(Now(START_US, 58.0))
-    assert not grace.covers(6.0)
-
-
 def test_no_grace_covers_nothing():
     grace = Grace(LogTime(Now(START_US, 50.0), 3600.0), 0.0)
     assert (grace.covers(30.0), grace.silent_us(30.0)) == (False, START_US - 30_000_000)
