@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ...storage.batch import Batch
@@ -76,6 +78,7 @@ def run_query(query: str, topics: Sequence[Topic], read: Read, given_up: Future[
     `given_up`: done once no caller wants the rows any more. It raises CancelledError then.
     """
     duckdb, failures = _duckdb(), list[Error]()
+    over: SimpleQueue[Any] = SimpleQueue()  # Ctrl-C may come anywhere, and leaves no lock behind as futures.wait may
 
     def reading(topic: str, partition: int, start: int, end: int, columns: Sequence[str]) -> Iterator[Batch]:
         try:
@@ -89,7 +92,9 @@ def run_query(query: str, topics: Sequence[Topic], read: Read, given_up: Future[
             database.register(topic.name, table(topic, reading))
         running = aside.submit(lambda: database.sql(query).to_arrow_table())
         try:
-            wait((running, given_up), return_when=FIRST_COMPLETED)
+            running.add_done_callback(over.put)
+            given_up.add_done_callback(over.put)
+            over.get()
             if not running.done():
                 raise CancelledError
             return running.result()
@@ -98,11 +103,12 @@ def run_query(query: str, topics: Sequence[Topic], read: Read, given_up: Future[
                 raise failures[0] from error
             raise InvalidQuery(str(error)) from error
         finally:
-            _end(database, running)
+            _end(database, running, over)
 
 
-def _end(database: Any, running: Future[Any]) -> None:
+def _end(database: Any, running: Future[Any], over: SimpleQueue[Any]) -> None:
     """End a query that is not waited for any more. One that has not begun yet hears nothing, so it is told again."""
     while not running.done():
         database.interrupt()
-        wait([running], INTERRUPT_S)
+        with suppress(Empty):
+            over.get(timeout=INTERRUPT_S)
