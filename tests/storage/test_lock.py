@@ -29,6 +29,9 @@ print("open", flush=True)
 sys.stdin.read()
 """
 
+ALONE = '{"format": 1, "node": "00ff", "cluster": "00ff"}'
+"""The identity of a broker that is alone."""
+
 
 def test_the_second_writer_is_told_who_the_first_one_is(tmp_path) -> None:
     with Log(tmp_path / "log") as log:
@@ -51,7 +54,7 @@ def test_in_memory_there_is_one_writer_too() -> None:
 def test_a_log_of_a_running_broker_is_the_brokers(tmp_path, below: str) -> None:
     files = Files()
     files.mkdir(f"{tmp_path}/{below}")
-    (tmp_path / "node.json").write_text("{}")
+    (tmp_path / "node.json").write_text(ALONE)
     held = lock.take_head(f"{tmp_path}/lock", files, endpoint="tcp://127.0.0.1:7070")
     with pytest.raises(AlreadyOpen, match=r"broker at tcp://127\.0\.0\.1:7070"):
         Log(tmp_path / below)
@@ -80,7 +83,7 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RangeLock
 
 
 def test_nothing_opens_beside_a_producer_in_the_middle_of_an_append(tmp_path: Path, stuck: RangeLocks) -> None:
-    (tmp_path / "node.json").write_text("{}")
+    (tmp_path / "node.json").write_text(ALONE)
     for use in (lambda: Log(tmp_path / "topics" / "00ff" / "0"), lambda: lock.take(f"{tmp_path}/lock", Files())):
         with pytest.raises(AlreadyOpen, match="producer that appends by itself"):
             use()

@@ -124,7 +124,10 @@ class Gather:
     def answer_ahead(self, place: Place) -> bool:
         """Answer, if nothing else is waited for."""
         ahead = self._ahead
-        return ahead is not None and self._waiting == 1 and self._error is None and ahead(place)
+        if ahead is None or self._waiting != 1 or self._error is not None or not ahead(place):
+            return False
+        self._forget()
+        return True
 
     def failed(self, error: Error) -> None:
         first, self._error = self._error is None, self._error or error
@@ -137,11 +140,15 @@ class Gather:
         if self._waiting:
             return
         finish, refuse, error = self._finish, self._refuse, self._error
-        self._finish, self._refuse, self._on_failure = _answered, _answered, None  # these may lead back here
+        self._forget()
         if error is None:
             finish()
         else:
             refuse(error)
+
+    def _forget(self) -> None:
+        """Let go of what may lead back here."""
+        self._finish, self._refuse, self._on_failure, self._ahead = _answered, _answered, None, None
 
 
 def _answered(error: Error | None = None) -> None:
