@@ -11,6 +11,7 @@ import gc
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -43,6 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # in the background of a shell, where tests of Ctrl-C would hang
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     soak = config.getoption("--soak")
     settings.load_profile("soak" if soak else "test")
     drawn = random.randrange(1, 2**31) if soak else 1
