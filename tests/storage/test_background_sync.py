@@ -50,6 +50,15 @@ def test_a_sync_that_failed_behind_the_last_append_is_told_when_it_is_closed(mon
         assert log.end_offset == 0, "nothing was synced, and nothing that says so was missed"
 
 
+def fill_until_synced(log: Log) -> None:
+    """Append over two segments, and wait until the thread that syncs the first ones has ended."""
+    for number in range(3):
+        log.append(b"%d" % number * 3000)
+    thread = log._background._thread
+    assert thread is not None
+    thread.join()
+
+
 def test_a_sync_that_failed_in_the_background_is_told_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(path: str) -> None:
         raise OSError(errno.EIO, "Input/output error", path)
@@ -69,11 +78,7 @@ def test_a_log_that_told_of_its_failed_sync_closes_without_a_word(monkeypatch: p
     files = MemoryFiles()
     log = Log("/log", files=files, commit="written", segment_bytes=4096)
     monkeypatch.setattr(files, "sync", fails)
-    for number in range(3):
-        log.append(b"%d" % number * 3000)
-    thread = log._background._thread
-    assert thread is not None
-    thread.join()
+    fill_until_synced(log)
     with pytest.raises(Poisoned):
         log.append(b"more")
     log.close()
@@ -91,11 +96,7 @@ def test_no_sync_follows_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> Non
     files = MemoryFiles()
     log = Log("/log", files=files, commit="written", segment_bytes=4096)
     monkeypatch.setattr(files, "sync", fails_once)
-    for number in range(3):
-        log.append(b"%d" % number * 3000)
-    thread = log._background._thread
-    assert thread is not None
-    thread.join()
+    fill_until_synced(log)
     for _ in range(2):
         with pytest.raises(Poisoned):
             log.append(b"more")

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
-from typing import Any
+from typing import Any, Protocol
 
 from support.sources import ROOT
 
@@ -29,9 +29,22 @@ def break_module(file: str, old: str, new: str) -> None:
     SourceFileLoader.get_code = broken  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def noticed(file: str, old: str, new: str, tests: str) -> str:
-    """Which of `tests` fails first over the fault, in a process of its own; `alive` where none does."""
-    command = [sys.executable, "-m", "support.faulty", file, old, new, *tests.split()]
+class Mutant(Protocol):
+    """In `file`, `old` becomes `new`, and a test of `tests` fails."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def old(self) -> str: ...
+    @property
+    def new(self) -> str: ...
+    @property
+    def tests(self) -> str: ...
+
+
+def verdict(mutant: Mutant) -> str:
+    """Which of its tests fails first over a mutant, in a process of its own; `alive` where none does."""
+    command = [sys.executable, "-m", "support.faulty", mutant.file, mutant.old, mutant.new, *mutant.tests.split()]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     try:
         run = subprocess.run(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from support.faulty import noticed
+from support.faulty import verdict
 
 
 @dataclass(frozen=True)
@@ -194,11 +194,6 @@ MUTANTS = [
         'if partition.settings.commit != "written":', "if False:", _GRANTS,
     ),
 ]  # fmt: skip
-
-
-def verdict(mutant: LendingMutant) -> str:
-    """The test that noticed, or `alive`."""
-    return noticed(mutant.file, mutant.old, mutant.new, mutant.tests)
 
 
 if __name__ == "__main__":

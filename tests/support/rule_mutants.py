@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from support.faulty import noticed
+from support.faulty import verdict
 
 
 @dataclass(frozen=True)
@@ -216,11 +216,6 @@ MUTANTS = [
         f"{_TESTS}/test_old_disks.py",
     ),
 ]  # fmt: skip
-
-
-def verdict(mutant: RuleMutant) -> str:
-    """The test that noticed, or `alive`."""
-    return noticed(mutant.file, mutant.old, mutant.new, mutant.tests)
 
 
 if __name__ == "__main__":
