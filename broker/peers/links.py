@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 DOMAIN = "peers"
 """What a gate is told of connections to these sockets."""
 
-GREETED_MAX = 256
-"""Greeted connections that are remembered of one socket: a node has one, and some that are gone."""
-
 AGAIN_S = 1.0
 """Until one connects once more to a peer that refused."""
 
@@ -54,7 +51,8 @@ TAKEN_MAX = 256
 
 
 Greeted = dict[bytes, tuple[int, bytes, int]]
-"""Which node a connection is of, the uuid of its directory, and the entry that it came with."""
+"""Which node a connection is of, the uuid of its directory, and the entry that it came with: of those that stand, whose
+number their descriptors bound."""
 
 
 class PeerArrival(NamedTuple):
@@ -159,7 +157,7 @@ class PeerLinks:
         for place, server in enumerate(self.servers):
             self._attend(server.fd, partial(self._fill, place))
             for descriptor in server.guards():
-                self._attend(descriptor, server.lost)  # who has left is kept until it is asked for
+                self._attend(descriptor, partial(self._forget_lost, place))
         for both in self.outgoing.values():
             for each in both:
                 self._attend(each.socket.monitor_fd, each.socket.refresh)
@@ -246,6 +244,11 @@ class PeerLinks:
     def _fill(self, place: int) -> None:
         self._filled[place] = True
 
+    def _forget_lost(self, place: int) -> None:
+        """Forget the greetings of connections that have ended. No other is forgotten: it would be heard no more."""
+        for peer in self.servers[place].lost():
+            self._greeted[place].pop(peer, None)
+
     def reachable(self) -> set[int]:
         """Peers that our messages go to now."""
         return {node for node, both in self.outgoing.items() if all(each.is_up for each in both)}
@@ -291,8 +294,6 @@ class PeerLinks:
             self._refuse(server, greeted, peer, refusal)
             return
         self.strangers.pop(hello.node, None)
-        while len(greeted) >= GREETED_MAX:
-            del greeted[next(iter(greeted))]
         self._on_greeted(hello.node, hello.uuid)
         if (told := other_limits(hello, self.own)) != self._limits_told.get(hello.node, ""):
             self._limits_told[hello.node] = told

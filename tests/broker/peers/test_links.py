@@ -298,6 +298,30 @@ def test_what_comes_before_a_greeting_or_for_others_is_dropped(pair: Pair) -> No
     assert found == [Kind.READ]
 
 
+def test_a_node_that_connects_again_and_again_takes_no_other_node_its_hearing(pair: Pair) -> None:
+    """It did, once it had come 256 times: the oldest greeting was forgotten, which was that of the node that stands."""
+    pair.until(lambda: both_up(pair))
+    one = pair.links[1]
+    hello = frames_of(replace(pair.identity(2).hello(1, b""), node=3))
+    for _ in range(300):
+        flapping = pair.context.client(pair.peers[1])
+        while not flapping.connected:
+            flapping.poll(1.0)
+        flapping.send(hello)
+        one.renewed()
+        pair.until(one.renewed)
+        flapping.close()
+    assert pair.links[2].put(Message(Kind.HEARTBEAT, 1, 2, term=3))
+    got: list[int] = []
+    pair.links[2].flush(0.0)
+    deadline = time.monotonic() + WAIT_S
+    while not got:
+        assert time.monotonic() < deadline, "node 2 is not heard"
+        got += [each.node for each in one.take()]
+    assert got == [2]
+    pair.until(lambda: [len(greeted) for greeted in one._greeted] == [1, 1])  # nothing is kept of those that have left
+
+
 def test_a_connection_that_sends_something_else_is_cut_off(pair: Pair) -> None:
     pair.until(lambda: both_up(pair))
     stranger = pair.context.client(pair.peers[1])
