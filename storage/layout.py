@@ -303,12 +303,14 @@ PROMISE = np.dtype(
         ("log_id", "V16"),
         ("term", "<i8"),
         ("vote", "V16"),  # node id that got this node's vote in `term`, zeros = no node
-        ("reserved", "V8"),
+        ("twin", "u1"),  # 1: the entry behind it says the same, 2: the one before it does, 0: none does
+        ("reserved", "V7"),
     ]
 )
-_PROMISE_STRUCT = struct.Struct("<QII16sq16s8x")
+_PROMISE_STRUCT = struct.Struct("<QII16sq16sB7x")
 PROMISE_BYTES = 64
 NO_NODE = bytes(16)
+TWIN_BEHIND, TWIN_BEFORE = 1, 2
 assert PROMISE.itemsize == _PROMISE_STRUCT.size == PROMISE_BYTES
 
 
@@ -318,10 +320,11 @@ class Promise(msgspec.Struct, frozen=True, gc=False):
     log_id: bytes
     term: int
     vote: bytes = NO_NODE
+    twin: int = 0
 
 
 def encode_promise(promise: Promise) -> bytes:
-    return _sealed(_PROMISE_STRUCT, PROMISE_MAGIC, VERSION, promise.log_id, promise.term, promise.vote)
+    return _sealed(_PROMISE_STRUCT, PROMISE_MAGIC, VERSION, promise.log_id, promise.term, promise.vote, promise.twin)
 
 
 def decode_promise(buffer: Buffer, position: int = 0) -> Promise | None:

@@ -20,7 +20,8 @@ from .data_directory import METADATA, TOPICS, note_identity, of_its_own
 from .errors import Corrupt, ForeignDirectory, InvalidArgument
 from .files import File, Files, Progress
 from .index import row_of
-from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, MARK_POSITIONS, Promise, SegmentName, encode_promise
+from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, MARK_POSITIONS, Promise, SegmentName
+from .promises import journal
 from .scan import Bad, Good, scan
 
 CHUNK_BYTES = 4 << 20
@@ -126,7 +127,7 @@ def _make(files: Files, directory: str, point: Point, data: str, progress: Progr
         if progress is not None:
             progress(done, point.size)
     promises = (Promise(bytes.fromhex(log.log_id), log.term + TERM_LEAP) for log in point.logs)
-    files.rewrite(f"{data}/{layout.PROMISES}", b"".join(map(encode_promise, promises)))
+    files.rewrite(f"{data}/{layout.PROMISES}", journal(promises))
     note_identity(files, data, of_its_own(point.identity))
     files.unlink(f"{data}/{MARKER}")
     files.sync_dir(data)

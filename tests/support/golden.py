@@ -28,8 +28,10 @@ from penstock.storage.encoding import lay_out
 from penstock.storage.header import Stamp, stamp
 from penstock.storage.header_list import HeaderList
 from penstock.storage.kept import keep
+from penstock.storage.promises import journal
 
 LOG_ID = bytes(range(16))
+PROMISE = layout.Promise(LOG_ID, 3, bytes(range(16, 32)))
 FINALS = [finals.Final(outcome, 9) for outcome in finals.Outcome]
 TIME = 1_700_000_000_000_000
 
@@ -156,7 +158,8 @@ SAMPLES: dict[str, Callable[[], bytes]] = {
     "index_row_v1": index_row,
     "snapshot_v1": lambda: snapshots.encode_header(9, 2, b"state", LOG_ID) + b"state",
     "run_v1": lambda: runs.encode_header(5, b"part", LOG_ID) + b"part",
-    "promise_v1": lambda: layout.encode_promise(layout.Promise(LOG_ID, 3, bytes(range(16, 32)))),
+    "promise_v1": lambda: layout.encode_promise(PROMISE),
+    "promise_v1_twins": lambda: journal([PROMISE]),
     "board_v1": board,
     "finals_v1": lambda: finals.encode_header(finals.Header(LOG_ID, bytes(range(16, 32)), 9)),
     "final_words_v1": lambda: np.array(list(map(finals.word, FINALS)), "<i8").tobytes(),
