@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from .ports import LentLogs, NodeConfig, Peer, Port, Randomness, Work
     from .streams.coordinator import Membership
 
+PAUSE_US = 1_000_000
+"""An office that is called so much later than it asked for stood still: a process or a machine that was stopped."""
+
 GROWN = 4
 """Steps that it takes to tell all users of a topic of a new partition."""
 
@@ -77,9 +80,12 @@ class Office:
         """Go on from what the logs hold. `portions` is where long work of connections is done."""
         self.incarnation = int.from_bytes(randomness(8), "little") or 1
         self.time = LogTime(now, config.clock_jump_s)
-        for log in registry.logs():
-            self.time.reach(log.last_time_us)
-        self.grace = grace = Grace(self.time, config.grace_s)
+        ends_us = [log.last_time_us for log in registry.logs()]
+        for time_us in ends_us:
+            self.time.reach(time_us)
+        self.grace = grace = Grace(self.time, config.grace_s, max(ends_us, default=0))
+        self._looked_us, self._looked_s = self.time.last_us, now.monotonic_s  # log time, and `now`, at the last tick
+        self._due_us = self._looked_us  # when the next is needed
         self.wakes = Portions()
         self.agenda = Agenda()
         self._port = own = OfficePort(port)  # for those that read; the others only answer
@@ -190,6 +196,9 @@ class Office:
     def tick(self, now: Now) -> float:
         """Do what is due. Returns in how many seconds that is needed again."""
         sessions, housekeeping, now_s = self.sessions, self.housekeeping, now.monotonic_s
+        now_us = self.time.read(now)
+        if now_us > self._due_us + PAUSE_US:
+            self.grace.stood_still(self._looked_us, self._looked_s)
         if now_s >= sessions.due_s:
             sessions.expire(now)
             self._hand_over(now)
@@ -198,6 +207,7 @@ class Office:
         wait = min(housekeeping.due_s - now_s, self.queues.tick(now))
         if sessions.by_id:
             wait = min(wait, EXPIRY_CHECK_S)
+        self._looked_us, self._looked_s, self._due_us = now_us, now_s, now_us + round(wait * 1e6)
         return wait
 
     @property

@@ -339,7 +339,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     stage_expiry_s: float = 3600.0  # a stage that got nothing for so long, and was not committed, is dropped
     transaction_expiry_s: float = 90 * 86400.0  # which epoch of a transaction was decided is forgotten so long after
     group_expiry_s: float = 30 * 86400.0  # a group silent for so long is deleted, one of a queue with its last record
-    grace_s: float = 0.0  # at most, after the lead is taken: see logs/grace.py; 0 where clients live in this process
+    grace_s: float = 0.0  # at most, after an outage: see logs/grace.py; 0 where clients live in this process
     handover_s: float = 10.0  # how long a revoked partition may be kept before it is taken
     session_timeout_min_s: float = 1.0
     session_timeout_max_s: float = 300.0

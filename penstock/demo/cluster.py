@@ -36,8 +36,8 @@ from .tally import Tally
 TOPIC, TASKS = "flights", "late-flights"
 PRODUCERS = 2
 PARTITIONS = 4
-CALM_S = 5.0
-"""Between two ends of a leader: longer than a third of a lease, for which each leader lets what ran out go on."""
+CALM_S = 3.0
+"""Between two ends of a leader."""
 
 STOPPED_S = 5.0
 PATIENCE_S = 60.0

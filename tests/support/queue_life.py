@@ -90,7 +90,7 @@ class Life(Claims):
         self.rig.turn(2)
         for partition in range(PARTITIONS):
             office = self.rig.node._office
-            self.shelves[partition].expire(office.time.last_us, office.grace.covers)
+            self.shelves[partition].expire(office.grace.over_us)
             self._adopt(partition)
             self._adopt_workers(partition)
             found = differences(self.shelves[partition], self.partition_at(partition).proposed.queues)

@@ -356,12 +356,11 @@ class Shelf:
             if by_worker:
                 group.ended.add(token)
 
-    def expire(self, now_us: int, covers: Callable[[float], bool]) -> None:
-        """Leases whose time is up are taken back; of those so long that the grace `covers` them, none."""
+    def expire(self, over_us: Callable[[float], int]) -> None:
+        """Leases whose time is up are taken back: `over_us` says until when those so long had to end."""
         for group in self.groups.values():
-            lease_s = 30.0 if group.settings.lease_s is None else min(group.settings.lease_s, 180.0)
-            ends = {token: given.until_us for token, given in group.leases.items() if not covers(lease_s)}
-            over = [token for token, until_us in ends.items() if until_us <= now_us]
+            now_us = over_us(30.0 if group.settings.lease_s is None else min(group.settings.lease_s, 180.0))
+            over = [token for token, given in group.leases.items() if given.until_us <= now_us]
             group.expired = bool(over)
             for token in over:
                 for offset in group.held_by(token):

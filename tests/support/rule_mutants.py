@@ -153,7 +153,7 @@ MUTANTS = [
         "(len(known) - 1) // 2", "len(known) // 2", f"{_TESTS}/test_clocks.py",
     ),
     RuleMutant(
-        16, "a lease ends no sooner than a grace after the office opened", "broker/engine/logs/grace.py",
+        16, "a lease that an outage would have ended has a grace after it", "broker/engine/logs/grace.py",
         "self._time.monotonic_s < self.end_s(lasting_s)", "False", "tests/broker/engine/logs/test_grace.py",
     ),
     RuleMutant(

@@ -1,8 +1,8 @@
 """Wake-ups: when each queue group must be looked at again.
 
 Idea: a group is due when a lease expires and, while a request waits for records, when a retry or a delayed record is
-due, or a pause ends. One alarm per group and partition is set at the earliest of these. In the grace of an office, when
-no lease ends, one on the monotonic clock is set at its end.
+due, or a pause ends. One alarm per group and partition is set at the earliest of these. For a lease that a grace keeps,
+one on the monotonic clock is set at the end of the grace.
 
 Contract: `watch` may be called at any time and sets the alarm from the state. After a failed write it is called again,
 because the proposals failed. Must not know peers.
@@ -64,7 +64,7 @@ class Watching:
         if queue is None or not serves(partition) or not self._registry.holds(partition):
             return
         lease, usual_s = queue.leases.next_end(), _usual_s(queue)
-        if lease is not None and self._grace.covers(usual_s):
+        if lease is not None and self._grace.covers(usual_s) and lease.until_us > self._grace.over_us(usual_s):
             key, look = (Watching, partition, group), lambda _: self._ring(partition, group, self._time.last_us)
             self._deadlines.set(key, self._grace.end_s(usual_s), look)
         elif lease is not None:
@@ -96,8 +96,8 @@ class Watching:
 
     def _ring(self, partition: Partition, group: str, now_us: int) -> None:
         queue = find(partition, group)
-        if queue is not None and not self._grace.covers(_usual_s(queue)):
-            expire(partition, group, now_us, Revisit(self, partition, group, now_us))
+        if queue is not None:
+            expire(partition, group, self._grace.over_us(_usual_s(queue)), Revisit(self, partition, group, now_us))
         self.rung.append((partition, group))
 
     def take_rung(self) -> list[tuple[Partition, str]]:

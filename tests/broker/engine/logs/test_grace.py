@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from penstock.broker.engine import Now
 from penstock.broker.engine.logs.clock import LogTime
-from penstock.broker.engine.logs.grace import NEVER_US, Grace
+from penstock.broker.engine.logs.grace import BACK_S, Grace
 from penstock.transport import messages as m
 from support.engine import START_US, Rig
 from support.staging import stage, stage_of
@@ -76,8 +76,7 @@ def test_the_node_asks_to_be_called_when_the_grace_ends_and_when_the_lease_does(
     rig = rig_with_grace()
     topic, lease = leased(rig)
     outage(rig, LEASE_S)
-    rig.now = Now(rig.now.wall_us + 9_900_000, rig.now.monotonic_s + 9.9)
-    rig.turn()
+    rig.pass_time(9.9)
     assert rig.node.tick(rig.now) == pytest.approx(0.1)
     extend(rig, topic, lease.token, lease_ms=200)
     rig.now = Now(rig.now.wall_us + 100_000, rig.now.monotonic_s + 0.1)
@@ -106,6 +105,81 @@ def test_a_wall_clock_that_is_set_ahead_ends_no_grace():
     assert not in_flight(rig, topic)
 
 
+def test_a_lease_that_was_over_before_the_outage_ends_at_once():
+    """Leaders that are lost one after the other would keep the lease of a lost worker for ever."""
+    rig = rig_with_grace()
+    topic, lease = leased(rig)
+    outage(rig, LEASE_S)
+    assert in_flight(rig, topic)
+    rig.produce(rig.topic("another"), [b"at the moment at which the lease is over"])
+    outage(rig, 1.0)
+    assert extend(rig, topic, lease.token) == [(0, lease.token)]
+    assert not in_flight(rig, topic)
+
+
+@pytest.mark.parametrize(("lease_s", "grace_s"), [(3 * BACK_S, BACK_S), (1.0, BACK_S)])
+def test_clients_that_wait_for_a_frozen_leader_are_in_time(lease_s: float, grace_s: float):
+    rig = rig_with_grace()
+    topic, _ = leased(rig, lease_s=lease_s)
+    outage(rig, lease_s)
+    rig.pass_time(grace_s - 0.25)
+    assert in_flight(rig, topic)
+    rig.pass_time(0.25)
+    assert not in_flight(rig, topic)
+
+
+# -- a broker that stands still ---------------------------------------------------------------------
+
+
+def stand_still(rig: Rig, seconds: float, *, suspended: bool = False) -> None:
+    """Nothing is called for so long; a machine that is suspended stops the monotonic clock, too."""
+    rig.now = Now(rig.now.wall_us + round(seconds * 1e6), rig.now.monotonic_s + (0.0 if suspended else seconds))
+    rig.turn()
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_a_broker_that_was_stopped_gives_workers_a_grace_when_it_goes_on(suspended: bool):
+    rig = rig_with_grace()
+    topic, lease = leased(rig)
+    rig.pass_time(LEASE_S / 2)
+    stand_still(rig, LEASE_S, suspended=suspended)
+    rig.pass_time(LEASE_S / 3 - 0.25)
+    assert in_flight(rig, topic)
+    rig.pass_time(0.5)
+    assert not in_flight(rig, topic)
+    assert extend(rig, topic, lease.token) == [(0, lease.token)]
+
+
+def test_what_was_over_when_it_was_stopped_ends_at_once():
+    rig = rig_with_grace()
+    topic, _ = leased(rig)
+    outage(rig, LEASE_S)
+    rig.pass_time(BACK_S + 0.25)
+    assert in_flight(rig, topic)
+    stand_still(rig, 60.0)
+    assert not in_flight(rig, topic)
+
+
+def test_a_broker_that_stands_still_as_it_opens_forgets_no_outage():
+    rig = rig_with_grace()
+    topic, lease = leased(rig)
+    outage(rig, LEASE_S)
+    stand_still(rig, 60.0)
+    rig.pass_time(LEASE_S / 3 - 0.25)
+    assert extend(rig, topic, lease.token) == []
+
+
+def test_a_broker_that_only_had_nothing_to_do_was_not_stopped():
+    rig = rig_with_grace()
+    topic, _ = leased(rig)
+    end_s = rig.now.monotonic_s + LEASE_S
+    while rig.now.monotonic_s < end_s:
+        wait = max(rig.node.tick(rig.now), 0.001) + 0.999
+        rig.now = Now(rig.now.wall_us + round(wait * 1e6), rig.now.monotonic_s + wait)
+        rig.turn(2)
+    assert not in_flight(rig, topic)
+
+
 def test_each_office_has_a_grace_of_its_own():
     rig = rig_with_grace()
     topic, lease = leased(rig)
@@ -122,7 +196,7 @@ def test_the_grace_is_a_third_of_the_time_of_leases_and_a_minute_at_most(lease_s
     topic, _ = leased(rig, lease_s=12 * HOUR_S)
     rig.ask(m.SetQueue, topic, "g", {"lease_s": lease_s})
     outage(rig, 13 * HOUR_S)
-    rig.pass_time(grace_s - 1.0, step=grace_s / 10)
+    rig.pass_time(grace_s - 1.0, step=1.0)
     assert in_flight(rig, topic)
     rig.pass_time(1.5, step=0.5)
     assert not in_flight(rig, topic)
@@ -132,8 +206,8 @@ def test_settings_that_shorten_the_grace_count_at_once():
     rig = rig_with_grace()
     topic, _ = leased(rig)
     outage(rig, LEASE_S)
-    rig.ask(m.SetQueue, topic, "g", {"lease_s": 3.0})
-    rig.pass_time(1.25)
+    rig.ask(m.SetQueue, topic, "g", {"lease_s": 21.0})
+    rig.pass_time(7.25)
     assert not in_flight(rig, topic)
 
 
@@ -192,17 +266,37 @@ def test_producers_are_not_forgotten_for_a_silence_in_which_no_broker_was_there(
 # -- the rule ---------------------------------------------------------------------------------------
 
 
-def test_grace_is_a_share_up_to_a_limit_by_the_monotonic_clock():
-    time = LogTime(Now(START_US, 50.0), 3600.0)
-    grace = Grace(time, 10.0)
-    assert (grace.end_s(9.0), grace.end_s(30.0), grace.end_s(300.0)) == (53.0, 60.0, 60.0)
-    time.read(Now(START_US + 100_000_000, 52.999))
-    assert (grace.covers(9.0), grace.silent_us(9.0)) == (True, NEVER_US)
-    now_us = time.read(Now(START_US + 100_000_000, 53.0))
-    assert (grace.covers(9.0), grace.silent_us(9.0)) == (False, now_us - 9_000_000)
+def test_grace_is_a_share_within_limits_by_the_monotonic_clock():
+    time, since_us = LogTime(Now(START_US, 50.0), 3600.0), START_US - 7_000_000
+    grace = Grace(time, 10.0, since_us)
+    assert [grace.end_s(each) for each in (9.0, 21.0, 30.0, 300.0)] == [56.0, 57.0, 60.0, 60.0]
+    time.read(Now(START_US + 100_000_000, 55.999))
+    assert (grace.covers(9.0), grace.over_us(9.0), grace.silent_us(9.0)) == (True, since_us, since_us - 9_000_000)
+    now_us = time.read(Now(START_US + 100_000_000, 56.0))
+    assert (grace.covers(9.0), grace.over_us(9.0), grace.silent_us(9.0)) == (False, now_us, now_us - 9_000_000)
     assert grace.covers(30.0)
 
 
+def graced_for(served_s: float, still_s: float) -> tuple[Grace, int]:
+    """A grace of 10 s in which the office served, and then stood still; and log time when it stopped."""
+    time = LogTime(Now(START_US, 50.0), 3600.0)
+    grace = Grace(time, 10.0, START_US)
+    since_us = time.read(Now(START_US, 50.0 + served_s))
+    time.read(Now(START_US, 50.0 + served_s + still_s))
+    grace.stood_still(since_us, 50.0 + served_s)
+    return grace, since_us
+
+
+def test_a_grace_begins_anew_once_clients_of_the_one_before_are_back():
+    grace, since_us = graced_for(BACK_S, 100.0)
+    assert (grace.end_s(30.0), grace.over_us(30.0)) == (50.0 + BACK_S + 100.0 + 10.0, since_us)
+
+
+def test_time_in_which_nobody_was_served_is_no_part_of_a_grace():
+    grace, _ = graced_for(BACK_S - 0.25, 100.0)
+    assert (grace.end_s(30.0), grace.over_us(30.0)) == (50.0 + 100.0 + 10.0, START_US)
+
+
 def test_no_grace_covers_nothing():
-    grace = Grace(LogTime(Now(START_US, 50.0), 3600.0), 0.0)
-    assert (grace.covers(30.0), grace.silent_us(30.0)) == (False, START_US - 30_000_000)
+    grace = Grace(LogTime(Now(START_US, 50.0), 3600.0), 0.0, START_US - 1)
+    assert (grace.covers(30.0), grace.over_us(30.0), grace.silent_us(30.0)) == (False, START_US, START_US - 30_000_000)
