@@ -222,9 +222,27 @@ def test_a_lease_for_a_worker_that_is_gone_goes_to_the_next_one(core: Core):
     lease(core, topic)
     core.port.gone.add("worker")
     request = produce(core, topic)
-    assert not answers_ahead(core)
+    assert answers_ahead(core)
     core.node.advance(core.now)
     core.turn()
     assert answer_of(core, request)
     found = core.ask(lambda request: m.Lease(request, topic, "g", "another", 1), peer="another")
     assert found.runs == [(0, 1, 1)]
+
+
+def test_a_worker_that_takes_no_answer_is_answered_once(core: Core, moments: list[Any]):
+    """Over ZeroMQ one that has not read for long is sent a refusal in its place: two would be one too many."""
+    topic = core.create_topic("t")
+    lease(core, topic)
+    moments.clear()
+    core.port.gone.add("worker")
+    produce(core, topic)
+    core.turn()
+    assert [kind for kind, *_ in moments] == ["Leased", "Produced"]
+    leased = core.ask(lambda request: m.Lease(request, topic, "g", "another", 1), peer="another")
+    core.port.gone.add("another")
+    moments.clear()
+    settles = [m.Settle(0, leased.token, Verb.ACK)]
+    core.send(lambda request: m.SettleTasks(request, topic, "g", settles), peer="another")
+    core.turn()
+    assert [kind for kind, *_ in moments] == ["Settled"]

@@ -47,7 +47,7 @@ class Waiter(Protocol):
     """The proposer of something, told at most once what became of it.
 
     One whose answer may not need the state has `answer_ahead`, too: as `committed`, before the batch is applied. It
-    returns whether it answered; if not, nothing has changed.
+    returns whether it answered, whatever became of the answer; if not, nothing has changed.
     """
 
     def committed(self, place: Place) -> None:

@@ -50,7 +50,8 @@ class ProduceReply(Struct, eq=False):
         self.port.reply(self.peer, Produced(self.request, place.offset, place.term, place.time_us))
 
     def answer_ahead(self, place: Place) -> bool:
-        return self.port.reply(self.peer, Produced(self.request, place.offset, place.term, place.time_us))
+        self.committed(place)
+        return True
 
     def failed(self, error: Error) -> None:
         self.port.reply(self.peer, failure(self.request, error))
@@ -91,6 +92,7 @@ class Gather:
         """`on_failure` is called at the first failure, when others may still be on their way.
 
         `ahead` answers as `finish` does, if that says nothing of the state, before what is waited for is applied.
+        It returns whether it did: an answer that the peer does not take is one, too.
         """
         self._finish = finish
         self._refuse = refuse

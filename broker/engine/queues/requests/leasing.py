@@ -326,7 +326,8 @@ class LeaseRequests:
         return Leased(request, partition.number, granted.token, granted.until_us, left_us // 1000, runs, demand.refused)
 
     def _answer_ahead(self, demand: Demand, place: Place) -> bool:
-        """Answer with a batch that was leased as it came, whole, and is in memory."""
+        """Answer with a batch that was leased as it came, whole, and is in memory. A worker that takes no answer has
+        had its only one: what it was to get goes back."""
         granted, partition = demand.granted, demand.partition
         if granted is None or partition is None or granted.taken is not None:
             return False
@@ -335,7 +336,9 @@ class LeaseRequests:
         batch = partition.log.newest(place.seq)
         if batch is None or len(batch) > self._most_bytes(demand.message):
             return False
-        return self._port.reply(demand.peer, self._leased(demand, partition, granted, granted.runs), batch)
+        if not self._port.reply(demand.peer, self._leased(demand, partition, granted, granted.runs), batch):
+            self._take_back(demand)
+        return True
 
     def _take_back(self, demand: Demand) -> None:
         """Return the records of a lease that cannot be delivered."""

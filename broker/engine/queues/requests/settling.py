@@ -91,7 +91,8 @@ class SettleRequests:
         refused: list[Refusal] = []
 
         def finish() -> bool:
-            return self._port.reply(peer, Settled(message.request, refused))
+            self._port.reply(peer, Settled(message.request, refused))
+            return True
 
         def refuse(error: Error) -> None:
             self.failed(topic, message.group, (settle.partition for settle in message.settles))
