@@ -190,6 +190,18 @@ MUTANTS = [
         "if now_s - self._busy_since_s < PATIENCE_S:", "if True:", _STOPPED,
     ),
     LendingMutant(
+        "what the broker appends by itself ends a grant", f"{_OFFICE}/loan.py",
+        "if not self._overlay.commutes:", "if False:", _GRANTS,
+    ),
+    LendingMutant(
+        "what waited for a log is written once it is taken back", f"{_OFFICE}/loan.py",
+        "        self._overlays.dirty[self._overlay] = None  # what waited", "        # what waited", _STOPPED,
+    ),
+    LendingMutant(
+        "no log is lent to a connection that is gone", f"{_OFFICE}/lending.py",
+        "if self._asking.pop(asking, None) is None:", "if False:", _STOPPED,
+    ),
+    LendingMutant(
         "logs that sync first are not lent", f"{_OFFICE}/conditions.py",
         'if partition.settings.commit != "written":', "if False:", _GRANTS,
     ),

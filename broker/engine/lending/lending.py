@@ -100,6 +100,7 @@ class Lending:
         self._busy: dict[Loan, None] = {}  # to be tried again
         self._calm_s: dict[LogWriter, float] = {}  # when a log may be lent again
         self._distrusted: set[Peer] = set()
+        self._asking: dict[object, Peer] = {}  # peers whose questions wait for what is queued on their partition
         self._again_s = self._looking_s = self._round_s = 0.0
         overlays.gates = self.loans
 
@@ -116,9 +117,12 @@ class Lending:
         if begun_before and partition.idle:
             self._grant(peer, owner, message, partition, now)
             return
-        refuse = refusing(self._port, peer, message.request)
+        refuse, asking = refusing(self._port, peer, message.request), object()
+        self._asking[asking] = peer
 
         def begun() -> None:
+            if self._asking.pop(asking, None) is None:
+                return  # its connection is gone, and would hold the log for ever
             try:
                 self._check(peer, message, partition, now, principal)
                 self._grant(peer, owner, message, partition, now)
@@ -127,7 +131,7 @@ class Lending:
 
         if not begun_before:
             partition.propose_nothing()  # the first append after opening begins a term, and takes a clean mark away
-        partition.barrier(Gather(begun, refuse))
+        partition.barrier(Gather(begun, refuse, lambda: self._asking.pop(asking, None)))
 
     def moved(self, peer: Peer, message: Moved, payload: Payload, now: Now) -> None:
         """The gate has followed already."""
@@ -327,6 +331,7 @@ class Lending:
         """A peer is gone, and its grants with it."""
         self.waiting = [each for each in self.waiting if each.peer != peer]
         self._note_waiting()
+        self._asking = {asking: each for asking, each in self._asking.items() if each != peer}
         for loan in [loan for loan in self.loans.values() if loan.peer == peer]:
             self._take_back(loan)
         self._distrusted.discard(peer)

@@ -106,8 +106,9 @@ class Loan:
 
         False: what is queued stays so until a later turn.
         """
-        if self.ending or not self._overlay.commutes:
-            self.for_another = True
+        if not self._overlay.commutes:
+            self.ending = self.for_another = True
+        if self.ending:
             return self.recall()
         if self._log.borrow(self._clock.latest_us):
             self._busy_since_s = None
@@ -148,6 +149,7 @@ class Loan:
 
     def _over(self) -> None:
         self._take()
+        self._overlays.dirty[self._overlay] = None  # what waited for the byte, whatever the log was taken back for
         self._on_over(self)
 
     def _take(self) -> None:

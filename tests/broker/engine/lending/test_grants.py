@@ -12,6 +12,7 @@ from penstock.storage.batch import encode
 from penstock.storage.lending import appending
 from penstock.storage.lending.grant import GOOD_S
 from penstock.transport import messages as m
+from penstock.transport.queue_messages import Verb
 from support.direct import Direct, Scene
 from support.samples import REQUESTS
 from support.staging import staged
@@ -187,6 +188,23 @@ def test_another_writer_ends_a_grant_and_it_is_given_again_when_that_is_over(
     assert isinstance(direct.ask(), m.Lent)
     assert direct.send(b"c")
     assert scene.read(topic) == [b"first", b"other", b"b", b"c"]
+
+
+def test_what_the_broker_appends_between_records_ends_a_grant_as_another_writer_does(
+    scene: Scene, topic: bytes, direct: Direct
+) -> None:
+    """Copies of dead records, for which no request of a client names the log."""
+    core, jobs = scene.core, scene.topic("jobs")
+    core.ask(lambda request: m.SetQueue(request, jobs, "g", {"dead_topic": "t"}))
+    core.ask(lambda request: m.Produce(request, jobs, 0), bytes(encode([b"dead"])), peer="other")
+    leased = core.ask(lambda request: m.Lease(request, jobs, "g", "w", 1), peer="other")
+    assert direct.append(b"second")
+    settles = [m.Settle(0, leased.token, Verb.REJECT, reason="broken")]
+    assert isinstance(core.ask(lambda request: m.SettleTasks(request, jobs, "g", settles), peer="other"), m.Settled)
+    core.turn()
+    assert scene.read(topic) == [b"first", b"second", b"dead"]
+    assert (scene.lent(), core.node.stats()["lending.borrowed"]) == (0, 0)
+    assert "others" in direct.ask().message
 
 
 def test_the_producers_own_requests_end_a_grant_and_the_next_is_given_at_once(

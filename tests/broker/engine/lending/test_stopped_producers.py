@@ -6,6 +6,7 @@ import pytest
 from penstock.broker.engine.lending.lending import LOOK_S
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
+from penstock.storage.log import LogWriter
 from penstock.transport import messages as m
 from support.direct import Direct, Scene
 
@@ -129,6 +130,40 @@ def test_a_commit_alone_takes_the_log_from_a_stopped_producer(scene: Scene, topi
     scene.core.turn()
     assert isinstance(scene.core.answer(request), m.Done)
     assert scene.lent() == 0
+
+
+@pytest.mark.parametrize("forced", [False, True], ids=["goes on", "is stopped"])
+def test_what_waits_for_a_log_is_written_when_that_is_taken_back_for_something_else(
+    scene: Scene, topic: bytes, direct: Direct, forced: bool
+) -> None:
+    """The connection is gone, and no message waits that would write, too; a child of the producer has its byte."""
+    assert direct.stop_at(b"stopped", IN_THE_BATCH)
+    direct.gone()
+    request = commit(scene, topic)
+    scene.core.turn()
+    assert scene.core.answer(request) is None
+    if not forced:
+        direct._end()
+    scene.wait(1.1 if forced else LOOK_S)
+    scene.core.turn()
+    assert scene.lent() == 0
+    assert isinstance(scene.core.answer(request), m.Done)
+    assert cursor(scene, topic) == 1
+
+
+def test_a_producer_that_asks_again_is_lent_its_log_behind_what_waited_for_it(
+    scene: Scene, topic: bytes, direct: Direct
+) -> None:
+    assert direct.stop_at(b"second", 3)
+    asked = scene.core.send(lambda request: m.Lend(request, topic, 0, 77, 0, 1), peer="direct")
+    committed = commit(scene, topic)
+    scene.core.turn()
+    assert (scene.core.answer(asked), scene.core.answer(committed)) == (None, None)
+    direct._end()
+    for _ in range(3):
+        scene.wait(LOOK_S)
+    assert isinstance(scene.core.answer(committed), m.Done)
+    assert isinstance(scene.core.answer(asked), m.Lent)
 
 
 def test_a_stopped_producer_that_nothing_waits_for_keeps_its_log(scene: Scene, topic: bytes, direct: Direct) -> None:
@@ -305,6 +340,31 @@ def test_a_cut_that_is_not_possible_is_done_by_the_next_append(
     assert isinstance(scene.core.answer(request), m.Produced)
     assert scene.core.node.logs[1].generation == 2
     assert scene.read(topic) == [b"first", b"other"]
+
+
+def test_no_log_is_lent_to_a_connection_that_is_gone_before_that_can_be(scene: Scene, topic: bytes) -> None:
+    """Nothing would end that grant: the end of its connection was told before."""
+    asked = scene.core.send(lambda request: m.Lend(request, topic, 0, 77, 0, 0), peer="direct")
+    assert scene.core.answer(asked) is None, "a term has to begin first"
+    scene.core.node.disconnect("direct")
+    scene.core.turn()
+    assert (scene.lent(), scene.core.answer(asked)) == (0, None)
+    assert isinstance(Direct(scene, topic, producer=5, peer="next").ask(), m.Lent)
+
+
+def test_a_question_for_a_log_is_over_with_what_it_waited_for(
+    scene: Scene, topic: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(log: object, batches: object, now_us: int) -> None:
+        raise StorageFull("no space is left")
+
+    lending = scene.core.node._office.lending  # type: ignore[union-attr]
+    with monkeypatch.context() as patch:
+        patch.setattr(LogWriter, "append", full)
+        assert Direct(scene, topic).ask().code == "storage_full"
+    assert not lending._asking
+    assert isinstance(Direct(scene, topic).ask(), m.Lent)
+    assert not lending._asking
 
 
 def test_nothing_lent_is_nothing_to_look_at(scene: Scene, direct: Direct) -> None:
