@@ -110,7 +110,7 @@ class Watermarks:
         self._pending: dict[LogWriter, TrackedLog] = {}  # syncs that the keeper owes, and requests wait for
         self._pending_lazily: dict[LogWriter, TrackedLog] = {}  # syncs that it owes and no request waits for
         self._ring_due = False
-        self._unmarked: dict[LogWriter, TrackedLog] = {}
+        self._unmarked: dict[LogWriter, None] = {}  # synced here, and without a mark that says so
         self._marks_due_s = 0.0
         self._sync_us = Histogram()
         self._clock = clock
@@ -250,7 +250,7 @@ class Watermarks:
         self._sync_inline(held, mark=False)
         if not self._unmarked:
             self._marks_due_s = now_s + MARK_S
-        self._unmarked[held.log] = held
+        self._unmarked[held.log] = None
 
     def after_answers(self, now_s: float) -> float:
         """Work that no request waits for: ring for lazy logs, write marks of inline syncs. Returns when more is due."""
@@ -263,12 +263,12 @@ class Watermarks:
 
     def _mark_synced(self) -> None:
         while self._unmarked:
-            log, held = self._unmarked.popitem()
+            log, _ = self._unmarked.popitem()
             if log.poisoned is None and log.durable == log.written:
                 try:
                     log.mark_durable()
-                except (StorageFull, OSError) as error:
-                    self._sync_failed(held, error)
+                except (StorageFull, OSError) as error:  # the bytes are synced, and the next mark says as much
+                    say(f"the mark of {log.path} could not be written: {error}")
 
     def sync_now(self, log: LogWriter) -> None:
         """Make this log durable at once."""
@@ -404,10 +404,6 @@ class Watermarks:
         held.publish()
 
     def _sync_failed(self, held: TrackedLog, error: Exception) -> None:
-        if isinstance(error, StorageFull):
-            # Copy-on-write file systems need room even for the mark. The bytes are synced.
-            say(f"no room for the mark of {held.log.path}: {error}")
-            return
         held.log.poison(str(error))
         held.row.poison = word(held.log.generation, held.log.written)
         say(str(error))

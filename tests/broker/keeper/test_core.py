@@ -197,6 +197,21 @@ def test_no_mark_is_left_for_a_log_that_was_closed_before_it_was_due(pair: Pair)
     assert mark_of(pair, log) == (1, 0)
 
 
+@pytest.mark.parametrize("error", [OSError(5, "bad sector"), StorageFull("no space is left")])
+def test_a_mark_that_cannot_be_written_poisons_no_log(pair: Pair, monkeypatch, caplog, error: Exception):
+    def fail(log: object) -> None:
+        raise error
+
+    log = pair.open("/a")
+    monkeypatch.setattr(type(log), "mark_durable", fail)
+    for number in range(2):
+        pair.append(log, 1)
+        pair.watermarks.flushed([log], idle=True, now_s=float(number))
+        assert pair.watermarks.after_answers(number + MARK_S) == math.inf
+        assert (log.durable, log.poisoned, pair.watermarks.held(log).row.poison) == (number + 1, None, 0)
+    assert f"the mark of /a could not be written: {error}" in caplog.text
+
+
 def test_a_log_without_waiters_rings_after_the_answers_and_does_not_keep_others_from_inline_syncs(pair: Pair):
     lazy, log = pair.open("/lazy", commit="written"), pair.open("/a")
     pair.append(lazy, 1)
