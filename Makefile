@@ -4,6 +4,7 @@
 
 PY      := .venv/bin/python
 ARGS    ?=
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
 FOLDERS := storage transport broker clients gateway spark adapters
 
 # Images of Python set this for what they install; here each of a thousand processes would compile all of penstock.
@@ -16,11 +17,12 @@ export SEEDS FROM STEPS WITHOUT
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-# A test may take five minutes, since the machine may be busy.
+# A test may take five minutes, since the machine may be busy. Tests wait for much of their time, so half as many processes
+# again as there are processors keep those busy.
 # A part of the tests needs neither the lab nor, perhaps, Java, and is over before more processes have started.
 test: $(if $(ARGS),,java chromium) lint type ## lint, types, a minute of the lab and every test: what CI runs
 	$(if $(ARGS),,$(PY) -m perf --smoke)
-	$(PY) -m pytest -q --timeout 300 $(if $(ARGS),$(ARGS),-n auto)
+	$(PY) -m pytest -q --timeout 300 $(if $(ARGS),$(ARGS),-n $(WORKERS))
 
 smoke: dev ## does the lab work, and have its own ratios held; a minute
 	$(PY) -m perf --smoke $(ARGS)
