@@ -105,9 +105,8 @@ class Board:
             BoardUnavailable: there is none, it is not ours, it was retired, or it is being set up.
             NewerFormat: a newer penstock made it.
         """
-        size = shared_block.size_of(name)
         descriptor = shared_block.open_block(name, write=write)
-        mapping = _map(descriptor, size, mmap.ACCESS_WRITE if write else mmap.ACCESS_READ)
+        mapping = _map(descriptor, os.fstat(descriptor).st_size, mmap.ACCESS_WRITE if write else mmap.ACCESS_READ)
         _check(memoryview(mapping).cast("Q"), name)
         return cls(mapping, name)
 

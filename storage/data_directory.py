@@ -23,6 +23,7 @@ Must not know: what topics and logs hold.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ from msgspec import Struct
 
 from . import layout, shared_block
 from .board import Board, is_alive
-from .errors import BoardUnavailable, Corrupt, ForeignDirectory, NewerFormat, StorageFull
+from .errors import BoardUnavailable, Corrupt, ForeignDirectory, NewerFormat, StorageFull, is_damage
 
 if TYPE_CHECKING:
     from .files import Files
@@ -51,6 +52,7 @@ STAGED = "staged"
 DOUBTS = "doubts"
 SCRUBBED = "scrubbed"
 BOARD_FILE = "board.shared"
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
 _OURS = frozenset(
     {
@@ -254,7 +256,10 @@ def _note_board(files: Files, path: str, name: bytes) -> None:
 
 
 def previous_board(files: Files, data: str) -> Board | None:
-    """The board that the last node of this directory uses or left; None when there is none to learn from."""
+    """The board that the last node of this directory uses or left; None when there is none to learn from.
+
+    Raises BoardUnavailable, OSError where this process is short of what it takes to look.
+    """
     path = f"{data}/{layout.BOARD}"
     name = _noted(files, path)
     if not name:
@@ -263,7 +268,9 @@ def previous_board(files: Files, data: str) -> Board | None:
         found = Board.attach(name.decode())
         # Any user may take the name once it is free: after a boot, or while no node runs.
         return found if shared_block.owner_of(found.name) in (os.geteuid(), _owner_of_file(path)) else None
-    except (BoardUnavailable, NewerFormat, UnicodeDecodeError):
+    except (BoardUnavailable, NewerFormat, UnicodeDecodeError) as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _SHORT:
+            raise  # it is there, and may say which syncs never answered
         # Gone with a boot, retired, not ours, or being set up: there is nothing to learn from it.
         return None
 
@@ -276,8 +283,10 @@ def _owner_of_file(path: str) -> int:
 
 
 def _noted(files: Files, path: str) -> bytes:
-    """The name of a board that was written down; empty when it cannot be read, for a fresh one does as well."""
+    """The name of a board that was written down; empty when it is not to be had, for a fresh one does as well."""
     try:
         return files.read(path)
-    except OSError:
+    except OSError as error:
+        if not is_damage(error):
+            raise
         return b""

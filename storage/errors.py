@@ -9,7 +9,13 @@ Contract: a message names the thing, the value, the limit and the way out. Impor
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
+
+_DAMAGE = (
+    *(errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENOENT),
+    *(errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.ENXIO),  # something else stands in place of a file
+)
 
 
 class Error(Exception):
@@ -176,6 +182,16 @@ class ForeignDirectory(StorageError):
     """A directory of another node or kind, or none of penstock's, or one that the system does not let us use."""
 
     code = "foreign_directory"
+
+
+def is_damage(error: Error | OSError) -> bool:
+    """Whether an error of reading says something of the bytes: they do not verify, or are not to be had (a bad sector,
+    no file).
+
+    Any other one may be gone the next time (no descriptor, no memory, no permission, a server that is away). Even a bad
+    sector may: nothing is removed because it could not be read.
+    """
+    return error.errno in _DAMAGE if isinstance(error, OSError) else not error.retry
 
 
 def way_to_install(extra: str) -> str:

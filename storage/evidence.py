@@ -6,6 +6,7 @@ snapshot, and the first segment of a generation. A segment that has lost its mar
 bad place in it are not a torn tail.
 
 Contract: never reports damage for a log that only crashed. Reads a few bytes, of snapshots beyond the marks only.
+Raises StorageFull and OSError where that cannot be done now.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from . import snapshots
-from .errors import StorageError
+from .errors import StorageError, is_damage
 from .files import Files
 from .layout import SegmentName
 from .segment import Page
@@ -49,7 +50,9 @@ def durable_seq(
     for name in sorted((each for each in listed if (snapshots.seq_of(each) or 0) > known), reverse=True):
         try:
             seq, owner = snapshots.stated(files, f"{directory}/{name}")
-        except (StorageError, OSError):
+        except (StorageError, OSError) as error:
+            if not is_damage(error):
+                raise
             continue
         if seq == snapshots.seq_of(name) and owner in (log_id, snapshots.ANY_LOG):
             return seq

@@ -45,6 +45,7 @@ _NO_FILES = {
     errno.ENOTDIR: "is no directory, or lies below a file: move away the file that stands where a directory belongs",
     errno.ENXIO: "is a socket, a pipe or a device where a file belongs: move it away",
 }
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NO_BUFFERS = 1024
 """Most buffers one pwritev takes (IOV_MAX)."""
 
@@ -368,18 +369,16 @@ class Files:
             raise full_or(_named(error, path), path, "list") from error
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(path)
+        """Raises OSError where that cannot be told: what is taken for gone would be made anew, or given up."""
+        return _mode(os.lstat, path) != 0
 
     def is_file(self, path: str) -> bool:
-        """Whether a file is there, and no directory, link or socket of that name."""
-        try:
-            return stat.S_ISREG(os.lstat(path).st_mode)
-        except FileNotFoundError:
-            return False
+        """Whether a file is there, and no directory, link or socket of that name. Raises OSError as `exists`."""
+        return stat.S_ISREG(_mode(os.lstat, path))
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory is there, or a link to one."""
-        return os.path.isdir(path)
+        """Whether a directory is there, or a link to one. Raises OSError as `exists`."""
+        return stat.S_ISDIR(_mode(os.stat, path))
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
@@ -405,6 +404,16 @@ class Files:
             os.close(descriptor)
             return text
         return FileLock(path, descriptor)
+
+
+def _mode(look: Callable[[str], os.stat_result], path: str) -> int:
+    """The mode of what stands at a path; 0 for nothing. Raises OSError."""
+    try:
+        return look(path).st_mode
+    except OSError as error:
+        if error.errno in _NOTHING:
+            return 0
+        raise
 
 
 def _set_lock(descriptor: int, kind: int, first: int, size: int) -> bool:

@@ -140,9 +140,11 @@ def is_blank(files: Files, path: str) -> bool:
         )
 
 
-def problems(files: Files, directory: str) -> list[str]:
-    """Problems of the finals in a directory, a sentence each; the next start rewrites all of them."""
+def problems(files: Files, directory: str) -> tuple[list[str], list[OSError]]:
+    """Problems of the finals in a directory, a sentence each: the next start rewrites all of them. And why files could
+    not be read."""
     found: list[str] = []
+    unread: list[OSError] = []
     for name in sorted(files.listdir(directory)):
         path, match = f"{directory}/{name}", _NAME.fullmatch(name)
         if match is None or not files.is_file(path):
@@ -154,7 +156,9 @@ def problems(files: Files, directory: str) -> list[str]:
                 found.append(f"{path} {_BLANK}")
         except FileNotFoundError:
             continue  # retention, or the end of its group, took it meanwhile
-    return found
+        except OSError as error:
+            unread.append(error)
+    return found, unread
 
 
 class FinalFiles:

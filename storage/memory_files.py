@@ -9,6 +9,8 @@ Must not know: what a segment, a batch or a mark is.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -136,7 +138,7 @@ class MemoryFiles(Files):
     def _content(self, path: str) -> Content:
         content = self.contents.get(path)
         if content is None:
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return content
 
     def free(self, directory: str) -> int:

@@ -309,19 +309,21 @@ class _Repairs:
         self._files.rewrite(reference(self._directory, name).index_path, header + body)
 
     def drop_snapshots(self) -> None:
-        """Remove damaged snapshots that a whole one, or the whole log, stands in for."""
+        """Remove damaged snapshots that a whole one, or the whole log, stands in for. What cannot be read stays."""
         if self._unreadable:
             return
         least = self._report.first_seq - 1
         whole = [each.seq for each in self._report.snapshots if not each.problem and each.seq >= least]
         if not whole and least > 0:
             return
-        others = [each.name for each in snapshots.scan(self._files, self._directory) if each.problem is None]
+        seen = snapshots.scan(self._files, self._directory)
+        others = [each.name for each in seen if each.problem is None]
+        unread = [each.name for each in seen if each.problem and snapshots.is_unread(each.problem)]
         for each in self._report.snapshots:
-            path = each.file
-            if each.problem and path.rpartition("/")[2] in others:
+            path, name = each.file, each.file.rpartition("/")[2]
+            if each.problem and name in others:
                 self._set_aside(path, each.problem)
-            elif each.problem:
+            elif each.problem and name not in unread:
                 self._do(f"drop a damaged snapshot: {each.problem}", lambda path=path: self._files.unlink(path))
 
     def accept(self, report: Report, now_us: int) -> bool:

@@ -289,7 +289,7 @@ class _Scanner:
         """Whether the index has a row for the next batch, which says that one was written."""
         assert self.end is not None
         try:
-            file = self._files.open(f"{self._directory}/{name.index_file}")
+            file = PatientFile(self._files.open(f"{self._directory}/{name.index_file}"))
         except FileNotFoundError:
             return False
         try:

@@ -6,7 +6,8 @@ Two are kept, so one damaged file costs replay, not state.
 
 Contract: a snapshot is committed only when the batches up to its seq are durable. `load_newest` returns only bytes
 whose checksums, log id and name agree, falls back to the one before, and raises when the remaining ones no longer
-reach the log. The halves `prepare` and `commit` let another process do the sync between them.
+reach the log. The halves `prepare` and `commit` let another process do the sync between them. A snapshot that cannot be
+read is not used, and not removed for that: the error may pass.
 
 Must not know: what the body says (the engine's), when to take one.
 """
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from .errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat, StorageError
+from .errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat, StorageError, is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -142,11 +143,11 @@ def commit(files: Files, directory: str, seq: int, log_id: bytes = ANY_LOG) -> i
     name = file_name(seq)
     files.replace(f"{directory}/{name}{_NEW}", f"{directory}/{name}")
     files.sync_dir(directory)
-    second = _newest_below(files, directory, seq, log_id)
+    second, unread = _newest_below(files, directory, seq, log_id)
     for other in files.listdir(directory):
         found = seq_of(other.removesuffix(_NEW))
         is_begun = found is not None and found > seq and other.endswith(_NEW)  # one that is taken meanwhile
-        if found is not None and other not in (name, file_name(second)) and not is_begun:
+        if found is not None and other not in (name, file_name(second), *unread) and not is_begun:
             files.unlink(f"{directory}/{other}")
     return second
 
@@ -158,11 +159,14 @@ def save(files: Files, directory: str, seq: int, term: int, body: bytes, log_id:
 
 
 def load(files: Files, directory: str, name: str, log_id: bytes = ANY_LOG) -> Snapshot:
-    """One snapshot by file name. Raises as `decode` does, and Corrupt when it belongs elsewhere."""
+    """One snapshot by file name. Raises as `decode` does, and Corrupt when it belongs elsewhere, or cannot be read
+    (with the OSError as its cause). StorageFull, and OSErrors that are no damage, are raised as they are."""
     path = f"{directory}/{name}"
     try:
         data = files.read(path)
     except OSError as error:
+        if not is_damage(error):
+            raise
         raise Corrupt(f"{path} cannot be read: {error.strerror}", path=path) from error
     snapshot = decode(data, path)
     if snapshot.seq != seq_of(name):
@@ -172,14 +176,23 @@ def load(files: Files, directory: str, name: str, log_id: bytes = ANY_LOG) -> Sn
     return snapshot
 
 
+def is_unread(problem: StorageError | OSError) -> bool:
+    """Whether nothing is known of the bytes of a snapshot with this problem: the next time they may be read."""
+    return not is_damage(problem) or isinstance(problem.__cause__, OSError)
+
+
 def scan(files: Files, directory: str, log_id: bytes = ANY_LOG) -> list[FoundSnapshot]:
-    """Every snapshot of a directory, newest first, read and judged."""
+    """Every snapshot of a directory, newest first, read and judged. Raises StorageFull, OSError."""
     found: list[FoundSnapshot] = []
     for name in _names(files, directory):
         problem: StorageError | None = None
         try:
             load(files, directory, name, log_id)
         except StorageError as error:
+            if not is_damage(error):
+                raise
+            if isinstance(error.__cause__, FileNotFoundError):
+                continue  # a newer one was saved meanwhile
             problem = error
         found.append(FoundSnapshot(name, seq_of(name) or 0, problem))
     return found
@@ -197,6 +210,7 @@ def load_newest(
     Raises:
         Corrupt: no whole snapshot reaches `first_seq`; the message names the damaged ones.
         NewerFormat: a newer penstock wrote the newest one (falling back would undo what it did).
+        StorageFull, OSError: one cannot be read now.
     """
     problems: list[str] = []
     for name in _names(files, directory):
@@ -205,6 +219,8 @@ def load_newest(
         except NewerFormat:
             raise
         except StorageError as error:
+            if not is_damage(error):
+                raise
             problems.append(error.message)
             continue
         if last_seq is not None and snapshot.seq > last_seq:
@@ -236,13 +252,17 @@ def _names(files: Files, directory: str) -> list[str]:
     return sorted((name for name in files.listdir(directory) if seq_of(name) is not None), reverse=True)
 
 
-def _newest_below(files: Files, directory: str, seq: int, log_id: bytes) -> int:
+def _newest_below(files: Files, directory: str, seq: int, log_id: bytes) -> tuple[int, list[str]]:
+    """The seq of the newest whole one below `seq`, 0 without one, and those between that cannot be read now."""
+    unread: list[str] = []
     for name in _names(files, directory):
         older = seq_of(name) or 0
         if older < seq:
             try:
                 load(files, directory, name, log_id)
-            except StorageError:
+            except (StorageError, OSError) as error:
+                if is_unread(error):
+                    unread.append(name)
                 continue  # damaged: a whole newer one has just been written, so this one is only in the way
-            return older
-    return 0
+            return older, unread
+    return 0, unread

@@ -6,7 +6,7 @@ report is made of plain values: `msgspec.to_builtins` is its JSON.
 
 Contract: reads only, takes no lock, safe beside a running broker. `ok` means that all damage is accepted; `clean` that
 `repair` has nothing to do either. Bad bytes above the newest mark are no damage but a torn tail, which the next writer
-cuts.
+cuts. A file beside the segments that cannot be read is reported, and all others are looked at.
 
 Must not know: how to repair.
 """
@@ -81,6 +81,7 @@ class Report(msgspec.Struct):
     staged: int = 0
     strangers: list[str] = []
     finals: list[str] = []
+    unread: list[str] = []
 
     @property
     def ok(self) -> bool:
@@ -97,7 +98,7 @@ class Report(msgspec.Struct):
         """Whether there is also nothing that `repair` or the next start rebuilds, cuts, drops or sets aside."""
         whole = all(segment.index == "ok" for segment in self.segments) and not any(s.problem for s in self.snapshots)
         cut = self.tail is not None and self.tail.reason != ""
-        return self.ok and whole and not cut and not (self.poison or self.strangers or self.finals)
+        return self.ok and whole and not cut and not (self.poison or self.strangers or self.finals or self.unread)
 
 
 def verify(files: Files, directory: str, *, progress: Progress | None = None) -> Report:
@@ -107,8 +108,14 @@ def verify(files: Files, directory: str, *, progress: Progress | None = None) ->
     """
     segments = look(files, directory)
     report = Report(directory, segments.log_id.hex(), durable_seq=segments.durable)
-    report.accepted = read_accepted(files, directory)
-    report.poison = _text(files, f"{directory}/{POISON}")
+    try:
+        report.accepted = read_accepted(files, directory)
+    except OSError as error:
+        report.unread.append(_unread(error))
+    try:
+        report.poison = _text(files, f"{directory}/{POISON}")
+    except OSError as error:
+        report.unread.append(_unread(error))
     report.strangers = aside.strangers(files, directory, aside.is_of_a_log)
     report.void = [name.segment_file for name in segments.void]
     if not files.exists(directory) and log_ids.own_id(directory) is None:
@@ -117,7 +124,8 @@ def verify(files: Files, directory: str, *, progress: Progress | None = None) ->
     for found in snapshots.scan(files, directory, segments.log_id or snapshots.ANY_LOG):
         problem = found.problem.message if found.problem is not None else ""
         report.snapshots.append(SnapshotReport(f"{directory}/{found.name}", found.seq, problem))
-    report.finals = finals.problems(files, directory)
+    report.finals, unread = finals.problems(files, directory)
+    report.unread += map(_unread, unread)
     _check_reach(files, directory, report)
     _check_segments(files, directory, report)
     return report
@@ -242,6 +250,11 @@ class _IndexCheck:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _unread(error: OSError) -> str:
+    """A sentence for a file beside the segments."""
+    return f"{error.filename} cannot be read: {error.strerror}"
 
 
 def _text(files: Files, path: str) -> str:

@@ -186,6 +186,7 @@ def _findings(report: Report) -> Iterator[str]:
         way_out = "a repair sets it aside" if is_spareable(os.path.basename(path)) else "move it away"
         yield f"{path}: {NO_FILE}; {way_out}"
     yield from (f"{problem}; the next start writes them again" for problem in report.finals)
+    yield from (f"{problem}; nothing of it is changed: look at the disk" for problem in report.unread)
     if report.poison:
         yield f"{report.path}: poisoned: {report.poison}; the next start cuts at the mark and goes on"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 from penstock.storage.board import Board, Level
 from penstock.storage.data_directory import check_kinds, claim, identify, open_board, previous_board
-from penstock.storage.errors import Corrupt, Error, ForeignDirectory, NewerFormat, StorageFull
+from penstock.storage.errors import BoardUnavailable, Corrupt, Error, ForeignDirectory, NewerFormat, StorageFull
 from penstock.storage.files import Files
+from support.files import RecordingFiles
 
 
 def outcome(data: Path) -> str:
@@ -151,6 +153,47 @@ def test_the_board_of_another_living_process_is_left_alone(tmp_path: Path):
     assert board.row(0).log_id == 5
     mine.retire()
     board.retire()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_told"),
+    [
+        *((code, True) for code in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)),
+        *((code, False) for code in (errno.ENOENT, errno.EACCES, errno.ELOOP)),
+    ],
+)
+def test_a_board_that_a_process_is_too_short_to_look_at_is_not_taken_for_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_told: bool
+):
+    """It may say which syncs never answered."""
+    board = board_of_a_dead_broker(tmp_path)
+    opened = os.open
+
+    def short(path: str, *how: int) -> int:
+        if str(path).endswith(board.name):
+            raise OSError(code, os.strerror(code))
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", short)
+    if is_told:
+        with pytest.raises(BoardUnavailable):
+            previous_board(Files(), str(tmp_path))
+    else:
+        assert previous_board(Files(), str(tmp_path)) is None
+    monkeypatch.undo()
+    found = previous_board(Files(), str(tmp_path))
+    assert found is not None
+    found.close()
+    board.retire()
+
+
+def test_a_note_that_cannot_be_read_for_want_of_memory_is_no_note_of_nothing():
+    files = RecordingFiles({"d/board": b"/a"})
+    files.fail("open", 1, errno.ENOMEM)
+    with pytest.raises(OSError, match="ENOMEM"):
+        previous_board(files, "d")
+    files.fail("open", 1, errno.EIO)
+    assert previous_board(files, "d") is None
 
 
 NAMES = [b"", b"\0" * 30, b"/", b"//", b"/tmp/", b"name", b"tmp/board", b"/" + b"a" * 300, b"/a\0b", b"\xff"]

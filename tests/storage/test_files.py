@@ -263,6 +263,22 @@ def test_out_of_anything_is_storage_full_and_says_of_what(code: int) -> None:
     assert error.retry
 
 
+@pytest.mark.parametrize("question", ["exists", "is_file", "is_directory"])
+def test_what_cannot_be_told_is_not_taken_for_gone(tmp_path, monkeypatch, question: str) -> None:
+    ask = getattr(Files(), question)
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert [ask(str(tmp_path / name)) for name in ("gone", "file/below", "loop/below")] == [False] * 3
+
+    def fail(path: str) -> os.stat_result:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setattr(os, "lstat", fail)
+    monkeypatch.setattr(os, "stat", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        ask("/anything")
+
+
 def test_other_errors_stay_what_they_are() -> None:
     error = OSError(errno.EIO, "x")
     assert full_or(error, "/some/file", "write to") is error

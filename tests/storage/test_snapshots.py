@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from penstock.storage import snapshots
-from penstock.storage.errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat, StorageError
+from penstock.storage.errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat, StorageError, StorageFull
 from penstock.storage.files import Files
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.snapshots import Snapshot, load_newest, save, second_newest_seq
+from support.files import RecordingFiles
 
 LOG, OTHER = bytes(range(16)), bytes(16 * [7])
 
@@ -200,3 +202,51 @@ def test_the_errors_name_the_file_and_the_place() -> None:
             snapshots.decode(data, "the/file")
         if isinstance(caught.value, Corrupt):
             assert (caught.value.path, caught.value.position) == ("the/file", position)
+
+
+def two(*seqs: int) -> RecordingFiles:
+    files = RecordingFiles()
+    files.mkdir("/log")
+    for seq in seqs:
+        save(files, "/log", seq, 1, b"at %d" % seq)
+    return files
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.ENOMEM])
+def test_one_that_cannot_be_read_now_is_not_removed_and_does_not_count(code: int) -> None:
+    files = two(5, 9)
+    snapshots.prepare(files, "/log", 12, 1, b"twelve")
+    files.fail("open", 1, code)
+    assert snapshots.commit(files, "/log", 12) == 5
+    assert files.listdir("/log") == [snapshots.file_name(seq) for seq in (5, 9, 12)]
+    assert save(files, "/log", 13, 1, b"thirteen") == 12
+    assert files.listdir("/log") == [snapshots.file_name(seq) for seq in (12, 13)], "it is not needed any more"
+
+
+def test_a_bad_sector_falls_back_to_the_one_before_and_what_says_nothing_of_the_bytes_is_raised() -> None:
+    files = two(5, 9)
+    files.fail("open", 1, errno.EIO)
+    assert load_newest(files, "/log") == Snapshot(5, 1, b"at 5")
+    files.fail("open", 1, errno.EIO)
+    assert second_newest_seq(files, "/log") == 0
+    for code, error in ((errno.EMFILE, StorageFull), (errno.ENOMEM, OSError)):
+        for read in (load_newest, second_newest_seq, lambda *place: load_newest(*place, first_seq=20)):
+            files.fail("open", 1, code)
+            with pytest.raises(error):
+                read(files, "/log")
+    assert load_newest(files, "/log") == Snapshot(9, 1, b"at 9")
+
+
+def test_one_that_a_newer_one_replaces_meanwhile_is_no_problem() -> None:
+    files = two(5, 9)
+    files.fail("open", 1, errno.ENOENT)
+    assert [(found.seq, found.problem) for found in snapshots.scan(files, "/log")] == [(5, None)]
+
+
+def test_a_full_disk_that_no_system_call_told_of_takes_no_snapshot_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a process keeps descriptors for other uses."""
+    files = two(5, 9)
+    snapshots.prepare(files, "/log", 12, 1, b"twelve")
+    monkeypatch.setattr(files, "read", lambda path: (_ for _ in ()).throw(StorageFull("no descriptor is left")))
+    assert snapshots.commit(files, "/log", 12) == 0
+    assert len(files.listdir("/log")) == 3

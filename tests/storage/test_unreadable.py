@@ -6,8 +6,9 @@ import errno
 import threading
 
 import pytest
-from penstock.storage import mending
-from penstock.storage.accepted import log
+from penstock.storage import evidence, layout, mending
+from penstock.storage.accepted import FILE_NAME, log
+from penstock.storage.errors import StorageFull
 from penstock.storage.extents import extents_of
 from penstock.storage.mending import RottenRange, look_for_rot
 from penstock.storage.playback import Playback, values_from
@@ -19,7 +20,8 @@ from penstock.storage.snapshots import file_name
 from penstock.storage.unreadable import PAGE_BYTES, PatientFile
 from penstock.storage.verify import verify
 from support.bad_sectors import BadSectors
-from support.logs import Built, add_snapshots, build
+from support.files import RecordingFiles
+from support.logs import LOG_ID, Built, add_snapshots, build
 
 SHAPE = ((2, 2, 2), (3, 3), (1,))
 SEGMENT_PAGES = 7
@@ -84,6 +86,56 @@ def test_a_snapshot_that_cannot_be_read_says_nothing_of_how_far_the_log_was_dura
     files.bad = {(f"{made.directory}/{file_name(6)}", 0)}
     report = verify(files, made.directory)
     assert (report.ok, report.durable_seq, bool(report.snapshots[0].problem)) == (True, 5, True)
+
+
+@pytest.mark.parametrize(("code", "error"), [(errno.EMFILE, StorageFull), (errno.ENOMEM, OSError)])
+def test_a_snapshot_that_cannot_be_opened_now_is_no_evidence_against_what_was_durable(code: int, error: type):
+    files = RecordingFiles()
+    made = build(files, shape=SHAPE, unmarked=1)
+    add_snapshots(made, 6)
+    names, _ = layout.live_segments(listed := files.listdir(made.directory))
+    assert evidence.durable_seq(files, made.directory, listed, names, LOG_ID, 5) == 6
+    files.fail("open", 1, code)
+    with pytest.raises(error):
+        evidence.durable_seq(files, made.directory, listed, names, LOG_ID, 5)
+
+
+def test_a_repair_leaves_a_snapshot_that_cannot_be_read():
+    files, made = built()
+    add_snapshots(made, 3, 6)
+    path = f"{made.directory}/{file_name(6)}"
+    files.bad = {(path, 0)}
+    done = repair(files, made.directory, now_us=1)
+    assert (done.actions, files.exists(path), done.after.clean) == ([], True, False)
+    files.bad = set()
+    assert verify(files, made.directory).clean
+
+
+def test_files_beside_the_segments_that_cannot_be_read_are_reported_and_all_else_is_looked_at():
+    files, made = built()
+    lost = lose(made, 2)
+    accepted, poison, finals = (
+        f"{made.directory}/{name}" for name in (FILE_NAME, layout.POISON, f"finals-{'0' * 32}-{0:020d}")
+    )
+    words = f"finals-{'1' * 32}-{0:020d}"
+    for path in (accepted, poison, finals, f"{made.directory}/{words}"):
+        with files.create(path, PAGE_BYTES) as file:
+            file.sync()
+    files.bad |= {(path, 0) for path in (accepted, poison, finals)}
+    report = verify(files, made.directory)
+    assert report.unread == [f"{path} cannot be read: Input/output error" for path in (accepted, poison, finals)]
+    assert [bad.first_seq for bad in report.damage] == lost
+    assert [words in each for each in report.finals] == [True]
+    assert not report.clean
+
+
+def test_a_log_is_not_clean_while_a_file_of_it_cannot_be_read():
+    files, made = built()
+    files.create(path := f"{made.directory}/{FILE_NAME}", PAGE_BYTES).close()
+    assert verify(files, made.directory).clean
+    files.bad = {(path, 0)}
+    report = verify(files, made.directory)
+    assert (report.ok, report.clean) == (True, False)
 
 
 def test_retention_measures_a_segment_whose_last_batch_cannot_be_read_as_empty():
