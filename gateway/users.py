@@ -93,14 +93,24 @@ class Users:
     def current(self, principal: Principal) -> Principal:
         """A principal that has authenticated, with its grants of now.
 
-        A deleted user has none, and neither has one whose password has changed, or whose token is gone or has expired.
+        One that does not stand any more has none.
         """
-        if time.monotonic() >= self._looked_s + LOOK_S:
-            self._refresh()
-        id_ = principal.proof.partition(TOKEN)[2]
-        if id_ and not ((token := self._tokens_by_id.get(id_)) and token.valid(time.time())):
+        self._look()
+        if principal.proof.startswith(TOKEN) and not self._is_shown(principal):
             return Principal(principal.name, (), principal.proof)
         return self._principal(principal.name, principal.proof)
+
+    def stands(self, principal: Principal) -> bool:
+        """Whether a principal that has authenticated could do so again: no deleted user, none whose password has
+        changed, and none whose token is gone or has expired."""
+        self._look()
+        return self._is_shown(principal)
+
+    def _is_shown(self, principal: Principal) -> bool:
+        if not principal.proof.startswith(TOKEN):
+            return principal.proof == self._proof_of(principal.name)
+        token = self._tokens_by_id.get(principal.proof.removeprefix(TOKEN))
+        return token is not None and token.valid(time.time())
 
     def meter(self, principal: Principal) -> Meter[Any] | None:
         """What a user has taken; None without a quota."""
@@ -209,6 +219,11 @@ class Users:
 
     def _keyed(self, password: str) -> bytes:
         return hashlib.blake2b(as_bytes(password), key=self._secret, digest_size=32).digest()
+
+    def _look(self) -> None:
+        """Use the file as it was a moment ago."""
+        if time.monotonic() >= self._looked_s + LOOK_S:
+            self._refresh()
 
     def _refresh(self) -> None:
         """Use the file as it is now."""

@@ -1,7 +1,8 @@
 """The RESP door as a whole: its sockets, its connections, and what they share.
 
 Contract: `open` listens and returns the bound addresses; `drain` stops listening, and answers what has arrived. More
-than `CONNECTIONS_MAX` connections are refused.
+than `CONNECTIONS_MAX` connections are refused. Those of a user that is deleted, or whose password has changed, are
+answered and closed within `SWEEP_S` of the gateway's hearing of it.
 """
 
 from __future__ import annotations
@@ -73,8 +74,12 @@ class RespDoor:
         return RespConnection(self, next(self._ids), requests, most, self._connections)
 
     def _look(self) -> None:
-        """Cut off the connections that are overdue."""
+        """Cut off the connections that are overdue, and end those whose users are gone."""
         self._connections.look()
+        if (users := self.users) is not None:
+            for connection in self._connections:
+                if connection.principal is not None and not users.stands(connection.principal):
+                    connection.drain()
         self.held.look()
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look)
 

@@ -169,9 +169,36 @@ def test_the_connections_of_a_deleted_user_may_do_nothing_more_also_without_gran
                 return ann.xlen("mine") != 1
             except redis.ResponseError as error:
                 return "no permission" in str(error)
+            except redis.ConnectionError:  # it was closed, and AUTH was refused since
+                return True
 
         until(is_refused)
         assert bob.xlen("mine") == 1
+
+
+@pytest.mark.parametrize(
+    "change", [access_file.delete_user, lambda path, name: access_file.add_password(path, name, "y")]
+)
+def test_redis_connections_end_with_what_they_authenticated_by(
+    users: tuple[GatewayProcess, str], change: Callable[[str, str], object]
+):
+    """Also those that ask for nothing that needs a right."""
+    process, path = users
+    options = {"port": process.port, "password": "x", "single_connection_client": True}
+    with redis.Redis(username="ann", **options) as ann, redis.Redis(username="bob", **options) as bob:
+        before = bob.client_id()
+        ann.ping()
+        change(path, "ann")
+
+        def has_ended() -> bool:
+            try:
+                return not ann.ping()
+            except redis.ConnectionError:  # closed, and AUTH was refused since
+                return True
+
+        until(has_ended)
+        bob.ping()
+        assert bob.client_id() == before, "the connections of others stay"
 
 
 def test_a_stream_ends_with_its_token_also_without_grants(users: tuple[GatewayProcess, str]):
