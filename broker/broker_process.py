@@ -341,12 +341,10 @@ def _is_another_alive(pid: int) -> bool:
 
 
 def _watch_signals() -> int:
-    """A descriptor that becomes readable at SIGTERM. Ctrl-C goes to the whole group: that is the supervisor's."""
+    """A descriptor that becomes readable at SIGTERM."""
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return reading
 
 

@@ -4,8 +4,9 @@ Idea: a child is a module that Python runs, `penstock.broker --role ...`, with t
 spawned, never forked from a process that may have ZeroMQ threads, and watched through a pidfd, so that its end wakes a
 poll.
 
-Contract: `kill` waits until the process is gone (SIGKILL also ends a stopped process). Must not know: why a child is
-started or ended.
+Contract: `kill` waits until the process is gone (SIGKILL also ends a stopped process). A child never hears of SIGHUP
+and SIGINT, which a terminal or a program sends to the whole group: they are the supervisor's. Must not know: why a
+child is started or ended.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(64 << 20), "MALLOC_MMAP_THRESHOLD_": str
 """How much freed memory a child keeps, in bytes, unless its environment says otherwise. By itself glibc gives a
 buffer of a MiB back at once, and faulting it in again costs as much as all that is done with it. Others ignore this."""
 
+OF_THE_GROUP = (signal.SIGHUP, signal.SIGINT)
+
 
 class Child:
     """One running process. `log_level` is what it was told last."""
@@ -32,23 +35,29 @@ class Child:
     def __init__(self, role: str, arguments: Sequence[str], descriptors: dict[str, int]) -> None:
         """Start it with `descriptors` by name; they are closed here afterwards, whatever happens.
 
-        `arguments`: a module of Python, and what it is given.
+        `arguments`: a module of Python, and what it is given. Raises OSError where the system can start none now.
         """
         self.role = role
         self.log_level = ""
         options = [f"--{name}={descriptor}" for name, descriptor in descriptors.items()]
         command = [sys.executable, "-P", "-m", *arguments, *options]
         inherited = tuple(descriptors.values())
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)  # a child inherits that, from its first moment
         try:
             self._process = subprocess.Popen(
                 command, env={**MALLOC, **os.environ}, pass_fds=inherited,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             for descriptor in inherited:
                 os.close(descriptor)
         self.pid = self._process.pid
-        self.fd = os.pidfd_open(self.pid)
+        try:
+            self.fd = os.pidfd_open(self.pid)
+        except OSError:  # no descriptor left: it is not to run unwatched
+            self.kill()
+            raise
 
     def ended(self) -> bool:
         """Whether it has ended; it is reaped then."""
@@ -83,9 +92,13 @@ class Child:
             return False
         return True
 
+    def kill_nowait(self) -> None:
+        """End it now. It is gone once `ended`."""
+        self._process.kill()
+
     def kill(self) -> None:
         """End it now, and wait until it is gone."""
-        self._process.kill()
+        self.kill_nowait()
         self._process.wait()
 
     def close(self) -> None:

@@ -35,7 +35,10 @@ class Companion:
     def __init__(
         self, role: str, settings: str, url: str, bound: Mapping[str, list[str]], log: DiagnosticOptions, page: int
     ) -> None:
-        """`bound`: where those before it listened, of any role; `page`: the descriptor of the page, -1 for none."""
+        """`bound`: where those before it listened, of any role; `page`: the descriptor of the page, -1 for none.
+
+        Raises OSError where the system can start none now.
+        """
         self.url = url
         self.bound: dict[str, list[str]] = {}
         self.failed: StartFailed | None = None
@@ -45,7 +48,11 @@ class Companion:
         command = [MODULES[role], *(f"--{name}={msgspec.json.encode(each).decode()}" for name, each in written.items())]
         self.said_fd, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         shared = {} if page < 0 else {"page": os.dup(page)}
-        self.process = Child(role, command, {"ready": theirs, **shared})
+        try:
+            self.process = Child(role, command, {"ready": theirs, **shared})
+        except OSError:
+            self._close_pipe()
+            raise
         self.process.log_level = log.level
 
     def hear(self) -> None:

@@ -10,9 +10,12 @@ Idea: one thread over pidfds, the broker's control socket and a wake-up descript
     SIGTERM or SIGINT      the broker drains: stops accepting, syncs, snapshots, marks its logs clean; exit code 0
     another, 1 s later     both are killed; nothing acknowledged is lost, the next start recovers
 
+The caller may block these signals: `run` lets them through once it handles them, and blocks them again at its end.
+
 Contract: a new keeper or broker is only started when the one before is gone for certain, so no two of them
-ever act at once. A child that dies is restarted after a pause that doubles up to a bound;
-a broker that does not come up many times in a row ends the supervisor.
+ever act at once. A child that dies is restarted after a pause that doubles up to a bound, and so is one that the system
+cannot start now (a limit of processes or descriptors, no memory): the others go on. A broker that does not come up many
+times in a row ends the supervisor.
 Must not know: logs, boards, messages of clients.
 """
 
@@ -23,7 +26,8 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -143,14 +147,16 @@ class Supervisor:
             previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._on_hangup)
             self._reload = reload
         previous_wake = signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
+        blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, previous)
         try:
             event = self.start() if self._serving is None else self.ready_event()
             return self._supervise(event, on_event or (lambda event: None))
         finally:
+            self._end_all()
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             signal.set_wakeup_fd(previous_wake)
             for number, handler in previous.items():
                 signal.signal(number, handler)
-            self._end_all()
 
     def stop(self) -> None:
         """Drain and end; called again a second later: kill. `run` returns soon after."""
@@ -170,13 +176,13 @@ class Supervisor:
         told = event
         self._tell_roles(on_event)
         while not self._stop:
-            self._turn(self._seconds_to_start())
-            if self._hung_up:
+            if self._hung_up:  # perhaps while the broker started
                 self._hung_up = False
                 self._config = msgspec.structs.replace(self._config, **self._reload())
                 log_levels.use(self._config.log.level)
-            self._start_due()
             self._tell_level()
+            self._turn(self._seconds_to_start())
+            self._start_due()
             if self._failures >= FAILURES_MAX:
                 raise self._start_error()
             if self._is_up and self._keeper is not None:
@@ -249,14 +255,21 @@ class Supervisor:
         now = time.monotonic()
         if self._due.get("broker", now + 1) <= now:
             self._drop_plans()
-            self._spawn_pair()
+            self._try("broker", self._spawn_pair)
         elif self._due.get("keeper", now + 1) <= now:
             del self._due["keeper"]
-            self._spawn_next_keeper()
+            self._try("keeper", self._spawn_next_keeper)
         for role, settings in self._config.companions().items():
             if self._serving is not None and self._due.get(role, now) <= now:
                 self._due.pop(role, None)
-                self._meet_broker(role, settings, own_address(self._serving.listen))
+                self._try(role, partial(self._meet_broker, role, settings, own_address(self._serving.listen)))
+
+    def _try(self, role: str, start: Callable[[], None]) -> None:
+        """Start a child, after another pause if the system cannot now."""
+        try:
+            start()
+        except OSError as error:
+            self._put_off(role, f"cannot start the {role}: {error.strerror}: trying again", lived_s=0.0)
 
     def _drop_plans(self) -> None:
         """The broker and its keeper are started together."""
@@ -272,22 +285,36 @@ class Supervisor:
         self._serving = self._failed = None
         (link, doorbell, bell_back), of_keeper = link_descriptors()
         of_broker = {"control": theirs, "link": link, "doorbell": doorbell, "bell-back": bell_back}
-        self._broker = self._spawn("broker", of_broker)
+        try:
+            self._broker = self._spawn("broker", of_broker)
+        except OSError:
+            for descriptor in of_keeper.values():
+                os.close(descriptor)
+            raise
+        self._try("keeper", partial(self._spawn_keeper, of_keeper))
+
+    def _spawn_keeper(self, of_keeper: dict[str, int]) -> None:
         self._keeper = self._spawn("keeper", of_keeper)
 
     def _spawn_next_keeper(self) -> None:
         """Another keeper for the broker that runs."""
-        assert self._control is not None
         of_broker, of_keeper = link_descriptors()
-        self._keeper = self._spawn("keeper", of_keeper)
+        try:
+            self._spawn_keeper(of_keeper)
+            self._give_keeper(of_broker)
+        finally:
+            for descriptor in of_broker:
+                os.close(descriptor)
+
+    def _give_keeper(self, of_broker: Sequence[int]) -> None:
+        """Send the broker its end of the link to the keeper."""
+        assert self._control is not None
+        assert self._keeper is not None
         try:
             self._control.send_descriptors(control.encode(control.NewKeeper(self._keeper.pid)), of_broker)
         except OSError as error:
             # The broker is ending: the keeper sees its link end, and both are seen to by the loop.
             self._say(f"cannot give the new keeper to the broker: {error}")
-        finally:
-            for descriptor in of_broker:
-                os.close(descriptor)
 
     def _spawn(self, role: str, descriptors: dict[str, int]) -> Child:
         self._started_s[role] = time.monotonic()
@@ -334,7 +361,7 @@ class Supervisor:
     def _replace_stuck_keeper(self, pid: int) -> None:
         if self._keeper is not None and self._keeper.pid == pid:
             self._say(f"keeper {pid} has synced nothing for {self._config.keeper_timeout_s:g} s: replacing it")
-            self._keeper.kill()
+            self._keeper.kill_nowait()  # one that waits for its disk is gone when that answers
 
     def _on_keeper_end(self) -> None:
         assert self._keeper is not None
@@ -372,10 +399,14 @@ class Supervisor:
 
     def _plan(self, role: str, child: Child) -> None:
         """Restart a child after its pause."""
-        now = time.monotonic()
-        pause = self._pauses[role].after(now - self._started_s[role])
-        self._due[role] = now + pause
-        self._say(f"{role} {child.pid} ended ({child.how}): starting another in {pause:g} s")
+        why = f"{role} {child.pid} ended ({child.how}): starting another"
+        self._put_off(role, why, lived_s=time.monotonic() - self._started_s[role])
+
+    def _put_off(self, role: str, why: str, lived_s: float) -> None:
+        """Start a child after the pause of one that lived so long."""
+        pause = self._pauses[role].after(lived_s)
+        self._due[role] = time.monotonic() + pause
+        self._say(f"{why} in {pause:g} s")
 
     # -- the end ----------------------------------------------------------------------------------
 

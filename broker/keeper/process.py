@@ -189,9 +189,7 @@ def _warn(sentence: str) -> None:
 
 def main(config: ServeConfig, *, link: int, doorbell: int, bell_back: int, parent_pid: int) -> int:
     """Run the keeper of a supervisor's child process; returns its exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if not die_with_parent(parent_pid, signal.SIGCONT):
         _warn("the supervisor is gone already")
     set_file_limit(config.limit_files)

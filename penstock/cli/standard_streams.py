@@ -39,11 +39,15 @@ def to_stderr(line: str) -> None:
 
 @contextmanager
 def unread_is_fine() -> Iterator[None]:
-    """For services: they keep working when the reader of their output has left."""
+    """For services: they keep working when the reader of their output has left, and when its disk is full."""
     try:
         yield
     except BrokenPipeError:
         drop(sys.stdout)
+    except OSError as error:  # the next line is tried again: a disk may have room then
+        from ..broker.diagnostics import say
+
+        say(f"standard output cannot be written: {(error.strerror or str(error)).lower()}")
 
 
 def drop(stream: TextIO) -> None:

@@ -343,7 +343,7 @@ def test_a_broker_that_cannot_come_back_ends_the_supervisor_with_the_reason(serv
     serving = serve(config)
     (Path(config.data) / "node.json").write_text('{"format": 9}')
     os.kill(serving.pid("broker"), signal.SIGKILL)
-    assert serving.process.wait(30.0) == 1
+    assert serving.process.wait(120.0) == 1
     assert "format 9" in serving.errors().splitlines()[-1]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from penstock.cli import exits
+from support.processes import spawn
 
 from .conftest import Cli, Served, serve
 
@@ -43,6 +44,26 @@ def start(tmp_path: Path, sockets: str) -> Iterator[Callable[[], Served]]:
     yield begin
     for served in started:
         served.stop()
+
+
+EARLY = """
+import atexit, os, signal, sys
+early, late = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a shell's background ignores both
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class AtTheFirstImport:
+    def find_spec(self, name, path=None, target=None):
+        if name == "penstock.cli.app":
+            os.kill(os.getpid(), early)
+
+sys.meta_path.insert(0, AtTheFirstImport())
+if late:
+    atexit.register(os.kill, os.getpid(), late)
+from penstock.cli import main
+main()
+"""
+"""The command line, with a signal as soon as it loads a module, and another one when it is done."""
 
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -88,6 +109,30 @@ def test_serve_for_people_says_what_it_bound_and_where_the_data_is(
     assert "tcp://broker.example:7070" in lines[1]
     assert str(tmp_path / "data") in lines[2]
     assert (process.returncode, err) == (exits.OK, b"")
+
+
+@pytest.mark.parametrize("late", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_reload_in_the_first_moments_of_serve_waits_and_no_signal_cuts_its_end_short(
+    tmp_path: Path, sockets: str, late: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", EARLY, str(int(signal.SIGHUP)), str(int(late)), "serve", "--json"]
+    command += ["--data", str(tmp_path / "data"), "--listen", f"unix://{sockets}/broker.sock"]
+    with spawn(command, signal.SIGKILL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        events = [json.loads(process.stdout.readline())["event"] for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == exits.OK
+    assert events == ["ready", "reloaded"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_that_is_told_to_stop_in_its_first_moments_says_so_in_one_line(
+    tmp_path: Path, sockets: str, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", EARLY, str(int(number)), "0", "serve", "--data", str(tmp_path / "data")]
+    command += ["--listen", f"unix://{sockets}/broker.sock"]
+    found = subprocess.run(command, capture_output=True, timeout=60)
+    assert (found.returncode, found.stderr) == (exits.FAILED, b"penstock: told to stop before the broker served\n")
 
 
 def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: Path, sockets: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from penstock.cli import exits
 from penstock.cli.serve import serve_config
 from penstock.config import load
+from support.processes import spawn
 
 from .conftest import Cli, serve
 
@@ -41,6 +44,35 @@ def test_a_broker_reads_its_settings_again_and_says_what_changes(tmp_path: Path)
         assert told()["changed"] == {"drain_s": 30.0}
     finally:
         assert served.stop() == 0
+
+
+def test_a_broker_goes_on_whose_output_is_read_or_stored_no_more(tmp_path: Path) -> None:
+    path, listen = tmp_path / "config.toml", ["--listen", f"unix://{tmp_path}/full.sock"]
+    path.write_text("")
+    unread = serve(tmp_path / "data", str(tmp_path), "--config", str(path))
+    command = [sys.executable, "-m", "penstock", "serve", "--json", "--config", str(path), *listen]
+    command += ["--data", str(tmp_path / "full")]
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # what is left unwritten is then known at the end
+    with open("/dev/full", "wb") as disk:
+        full = spawn(command, signal.SIGTERM, stdout=disk, stderr=subprocess.PIPE, env=buffered)
+    try:
+        assert unread.process.stdout is not None
+        unread.process.stdout.close()
+        assert b"standard output cannot be written: no space left on device" in full.stderr.readline()
+        for process in (unread.process, full):
+            process.send_signal(signal.SIGHUP)
+            while b"the configuration was read again" not in (line := process.stderr.readline()):
+                assert line, "it ended"
+        with penstock.connect(unread.unix) as client, penstock.connect(f"unix://{tmp_path}/full.sock") as other:
+            client.create_topic("t")
+            other.create_topic("t")
+        full.terminate()
+        assert full.wait(60) == exits.FULL
+        assert unread.stop() == 0
+    finally:
+        for process in (unread.process, full):
+            process.kill()
+            process.wait()
 
 
 def test_a_key_is_compared_as_it_is_written(tmp_path: Path) -> None:

@@ -77,6 +77,18 @@ def test_one_that_was_killed_is_started_again_at_the_same_addresses(serve, redis
         assert client.xlen("t") == 2
 
 
+def test_a_terminal_that_is_closed_is_none_of_its_business(serve, redis):
+    """The signal goes to the whole group, and the supervisor says what follows of it."""
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as of a service; what runs under nohup inherits another
+    serving = serve()
+    signal.signal(signal.SIGHUP, ignored)
+    with connected(redis, serving) as client, end_of(serving.pid("gateway")) as ended:
+        os.kill(serving.pid("gateway"), signal.SIGHUP)
+        os.kill(serving.pid("gateway"), signal.SIGINT)
+        client.xadd("t", {"n": 1})
+        assert not select.select([ended], [], [], 0)[0]
+
+
 def test_it_stays_when_the_broker_is_killed(serve, redis):
     serving = serve()
     gateway = serving.pid("gateway")
