@@ -44,6 +44,7 @@ from .arguments.quantities import (
     setting_values,
     start_time,
 )
+from .connection.all_topics import all_topics
 from .connection.asking_again import gone
 from .connection.connection import Connection
 from .connection.question import BatchesQuestion, Question
@@ -88,9 +89,11 @@ class Verbs:
 
     def topics(self, names: list[str]) -> Steps[list[Topic]]:
         """All topics, or those named, each once."""
-        names = list(dict.fromkeys(names))
+        names, deadline, what = list(dict.fromkeys(names)), self._deadline(), "listing topics"
+        if not names:
+            return (yield from all_topics(self.connection, deadline, what))
         answer = yield from self.connection.ask(
-            lambda request: ListTopics(request, names), Topics, deadline=self._deadline(), what="listing topics"
+            lambda request: ListTopics(request, names), Topics, deadline=deadline, what=what
         )
         return answer.topics
 

@@ -66,15 +66,17 @@ class DeleteTopic(Message, tag=12, frozen=True):
 
 
 class ListTopics(Message, tag=13, frozen=True):
-    """All topics, or those named. Answered by Topics; an unknown name is a Failure."""
+    """A page of all topics, or those named. Answered by Topics; an unknown name is a Failure."""
 
     request: Count
     names: Listed[str]
+    after: str = ""
 
 
 class Topics(Message, tag=14, frozen=True):
     request: Count
     topics: list[Topic]
+    next: str = ""  # behind which name to go on; "": that was all
 
 
 class FindOffsets(Message, tag=15, frozen=True):

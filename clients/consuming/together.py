@@ -13,6 +13,7 @@ silently when it is deleted; one that was named raises UnknownTopic. Must not kn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
@@ -23,6 +24,7 @@ from ...storage.record import Record
 from ...transport.consumer_session import ConsumerSession
 from ...transport.messages import EARLIEST, Answer, ListTopics, Topic, Topics
 from ..arguments.checking import count
+from ..connection.all_topics import all_topics
 from ..connection.question import Question
 from ..connection.steps import FOREVER, Pause, Steps
 from ..descriptions import Committed
@@ -86,10 +88,7 @@ class ConsumerCores:
 
     def joined(self, deadline: float) -> Steps[None]:
         """Find the topics and join them. Raises UnknownTopic for those that are missing."""
-        answer = yield from self.connection.ask(
-            lambda request: ListTopics(request, []), Topics, deadline=deadline, what=f"looking up {self.chosen}"
-        )
-        self._add(answer.topics, are_new=False)
+        self._add((yield from all_topics(self.connection, deadline, f"looking up {self.chosen}")), are_new=False)
         if self.chosen.has_patterns:
             self._look_at = self.connection.clock() + TOPICS_PERIOD_S
             self.connection.parts[self] = None
@@ -103,13 +102,22 @@ class ConsumerCores:
             if known is None or known.closed:
                 self.cores[name] = self._open(present[name], is_new=are_new)
 
-    def _listed(self, answer: Answer) -> None:
-        self._asking = None
-        if isinstance(answer, Topics) and not self.closed:
-            try:
-                self._add(answer.topics, are_new=True)
-            except UnknownTopic:
-                return  # of one that was named: its core says so
+    def _ask(self, before: list[Topic], after: str = "") -> None:
+        """Ask for a page of all topics, behind those of the pages before."""
+
+        def listed(answer: Answer) -> None:
+            self._asking = None
+            if not isinstance(answer, Topics) or self.closed:
+                return
+            before.extend(answer.topics)
+            if answer.next:
+                self._ask(before, answer.next)
+                return
+            with suppress(UnknownTopic):  # of one that was named: its core says so
+                self._add(before, are_new=True)
+
+        self._asking = Question(self.connection, lambda request: ListTopics(request, [], after), listed)
+        self.connection.post(self._asking)
 
     def turn(self, now: float) -> None:
         """See Part."""
@@ -117,8 +125,7 @@ class ConsumerCores:
             self._look_at = now + TOPICS_PERIOD_S
             if self.connection.awaits(self._asking):
                 return
-            self._asking = Question(self.connection, lambda request: ListTopics(request, []), self._listed)
-            self.connection.post(self._asking)
+            self._ask([])
 
     def due(self) -> float:
         """See Part."""

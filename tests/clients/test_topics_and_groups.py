@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from penstock.broker.engine.topics import listing
 from penstock.broker.errors import GroupActive, InvalidRequest, InvalidSettings, TopicExists, UnknownGroup, UnknownTopic
 from penstock.clients import InvalidArgument, connect
 from penstock.clients.descriptions import GroupPartition
@@ -176,3 +177,11 @@ def test_a_closed_client_says_so(client, topic):
         client.topics()
     with pytest.raises(Closed):
         client.producer(topic)
+
+
+def test_all_topics_are_listed_page_by_page(monkeypatch):
+    monkeypatch.setattr(listing, "PAGE", 2)
+    with connect("mem://") as client:
+        for name in "bdace":
+            client.create_topic(name)
+        assert [each.name for each in client.topics()] == [*"abcde"]

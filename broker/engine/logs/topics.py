@@ -56,16 +56,26 @@ class Topics:
     def __init__(self) -> None:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
+        self._names: list[str] | None = None  # until topics come or go
+
+    @property
+    def names(self) -> list[str]:
+        """Those of all topics but internal ones, in order. The list stays as it is."""
+        if self._names is None:
+            self._names = sorted(name for name, topic in self.by_name.items() if not topic.reserved)
+        return self._names
 
     def add(self, topic: Topic) -> None:
         """A topic that is committed."""
         self.by_name[topic.name] = self.by_id[topic.id] = topic
+        self._names = None
 
     def remove(self, topic: Topic) -> None:
         """A topic whose tombstone is committed."""
         del self.by_id[topic.id]
         if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name]
+            self._names = None
 
     def check(self, topic: Topic) -> None:
         """Raise UnknownTopic for one that was deleted meanwhile: its files may be gone."""

@@ -1,10 +1,14 @@
 """Topics as they stand: listed by name, and their offsets found by time.
 
+Idea: all topics are listed in pages, in the order of their names: an answer is made and sent in one turn, and its size
+has a limit.
+
 Contract: decides nothing, and is done in steps. Internal topics are listed only by name.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
@@ -15,12 +19,11 @@ from ....transport.messages import Topics as TopicsMessage
 from ...errors import InvalidRequest, UnknownTopic
 from ..logs.partition import FIND_STEPS, check_time
 from ..queues.topic_queues import why_unavailable
-from ..tables.names import is_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from ..guard import Guard
+    from ..guard import Guard, Sees
     from ..logs.log_registry import LogRegistry
     from ..logs.topics import Topic
     from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
 DESCRIBED = 2
 """Partitions that are described in one step."""
+
+PAGE = 1000
+"""Partitions after which a page of topics ends: one more topic has a page of 4 MB even where paths are long."""
 
 LOOKS = 16
 """Partitions whose ends are looked at in one step: no file is read for them."""
@@ -48,21 +54,35 @@ class Listing:
         """Topics as they stand, by name. Internal ones only by name. Raises InvalidRequest."""
         names = message.names
         if not names:
-            sees = self._guard.viewer()
-            names = sorted(name for name in self._topics.by_name if not is_reserved(name) and sees(f"topic:{name}"))
+            return self._page(peer, message, self._guard.viewer())
         if len(set(names)) < len(names):
             raise InvalidRequest("a topic is named twice: name each once")
-        return self._list(peer, message, names)
+        return self._list(peer, message)
 
-    def _list(self, peer: Peer, message: ListTopics, names: list[str]) -> Work:
+    def _list(self, peer: Peer, message: ListTopics) -> Work:
         found: list[TopicMessage] = []
-        for name in names:
-            try:
-                found.append((yield from describe(self._registry, self._endpoint, self._topics.named(name))))
-            except UnknownTopic:  # deleted meanwhile
-                if message.names:
-                    raise
+        for name in message.names:
+            found.append((yield from self._described(name)))
         self._port.reply(peer, TopicsMessage(message.request, found))
+
+    def _page(self, peer: Peer, message: ListTopics, sees: Sees) -> Work:
+        """Those behind a name that may be seen."""
+        names, found, left = self._topics.names, list[TopicMessage](), PAGE
+        at = bisect_right(names, message.after)
+        while at < len(names) and left > 0:
+            name, at = names[at], at + 1
+            if sees(f"topic:{name}"):
+                try:
+                    found.append((yield from self._described(name)))
+                    left -= len(found[-1].partitions)
+                except UnknownTopic:
+                    pass  # deleted meanwhile
+            elif at % LOOKS == 0:
+                yield
+        self._port.reply(peer, TopicsMessage(message.request, found, names[at - 1] if at < len(names) else ""))
+
+    def _described(self, name: str) -> Generator[int | None, None, TopicMessage]:
+        return describe(self._registry, self._endpoint, self._topics.named(name))
 
     def find_offsets(self, peer: Peer, message: FindOffsets, payload: Payload, now: Now) -> Work:
         """One offset per partition."""
@@ -85,7 +105,7 @@ def describe(registry: LogRegistry, endpoint: str, topic: Topic) -> Generator[in
     while len(partitions) < len(topic.partitions):
         registry.topics.check(topic)
         partitions.append(_describe_partition(registry, endpoint, topic, len(partitions)))
-        if len(partitions) % DESCRIBED == 0:
+        if len(partitions) % DESCRIBED == 0 or len(partitions) == len(topic.partitions):
             yield
     return TopicMessage(topic.name, topic.id, topic.settings.named(), partitions)
 

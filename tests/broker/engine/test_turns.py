@@ -121,6 +121,19 @@ def test_others_are_answered_in_the_turn_they_ask_in_and_no_turn_is_long(place: 
             rig.turn()
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_no_turn_describes_many_topics_however_few_partitions_they_have(named: bool):
+    place = Place()
+    names = [f"t{number}" for number in range(500)]
+    for name in names:
+        place.rig.topic(name)
+    request = m.ListTopics(place.rig.next_request(), names if named else [])
+    place.turn(request)
+    assert not place.rig.answers(request.request)
+    while not place.rig.answers(request.request):
+        place.turn(m.Ping(place.rig.next_request()))
+
+
 def parked(place: Place) -> dict[type, list[m.Request]]:
     """By type, what waits for one record each, and for the same partition."""
     narrow, work = place.narrow, place.work

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from penstock.broker.engine import TopicSettings
+from penstock.broker.engine.topics import listing
 from penstock.storage.batch import encode
 from penstock.storage.errors import Corrupt, StorageFull
 from penstock.transport import messages as m
@@ -202,6 +203,24 @@ def test_a_topic_that_is_deleted_while_it_is_described_is_unknown_or_left_out_of
     (refused,), (listed,) = rig.answers(one), rig.answers(all_)
     assert (refused.code, refused.message) == ("unknown_topic", "topic a was deleted meanwhile")
     assert [each.name for each in listed.topics] == ["b"]
+
+
+def test_all_topics_come_in_pages_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "PAGE", 3)
+    rig = Rig()
+    for name, partitions in (("a", 1), ("b", 1), ("d", 4), ("c", 2), ("e", 1)):
+        rig.topic(name, partitions=partitions)
+
+    def page(after: str) -> tuple[list[str], str]:
+        answer = rig.ask(m.ListTopics, [], after)
+        return [topic.name for topic in answer.topics], answer.next
+
+    assert [page(after) for after in ("", "c", "d", "bb", "z")] == [
+        (["a", "b", "c"], "c"), (["d"], "d"), (["e"], ""), (["c", "d"], "d"), ([], ""),
+    ]  # fmt: skip
+    rig.topic("f")
+    rig.ask(m.DeleteTopic, rig.ask(m.ListTopics, ["e"]).topics[0].topic)
+    assert page("d") == (["f"], ""), "as they are now"
 
 
 def test_a_deletion_that_was_cut_short_is_finished_at_the_next_start():
