@@ -55,7 +55,7 @@ CLIENT = {
     "SNDHWM": 1024,  # above any producer's window; a full pipe is back-pressure
     "RCVHWM": 4096,
     "RECONNECT_IVL": 100,  # doubles up to the next line
-    "RECONNECT_IVL_MAX": 2 * _SECOND,
+    "RECONNECT_IVL_MAX": 400,  # as over unix://: a lease that ran out meanwhile has a third of its time to be extended
     "CONNECT_TIMEOUT": 5 * _SECOND,
 }
 

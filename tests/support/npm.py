@@ -45,9 +45,13 @@ def installed(sources: Path, copy: Path, what: str) -> Path:
     return copy
 
 
+TIMEOUT_MS = 600_000
+"""Node.js gives it to each test, and to each file with all of its tests."""
+
+
 def run_tests(files: list[str], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run tests of Node.js's own runner. They have to pass."""
-    done = run("node", "--test", "--test-timeout=60000", *files, cwd=cwd, **environment)
+    done = run("node", "--test", f"--test-timeout={TIMEOUT_MS}", *files, cwd=cwd, **environment)
     failures = re.findall(r"^ *not ok .*?^ *\.\.\.$", done.stdout, re.DOTALL | re.MULTILINE)
     assert not failures, "\n".join(failures)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,6 +13,8 @@ import zmq
 from penstock.transport import codec, messages
 from penstock.transport.errors import AddressInUse, InvalidUrl, ProtocolError
 from penstock.transport.sent import Sent
+from penstock.transport.socket_options import CLIENT
+from penstock.transport.unix_client import RETRY_MAX_S
 from penstock.transport.unread import SMALL_BYTES
 from penstock.transport.zmq_connecting import ClientSocket, PullSocket
 from penstock.transport.zmq_serving import EASED_MOST, PushSocket, ServerSocket
@@ -36,6 +38,11 @@ def until_connected(client: ClientSocket, connections: int) -> None:
 
 def wait_for(member: ServerSocket | ClientSocket | PullSocket) -> None:
     assert member.raw.poll(WAIT * 1000)
+
+
+def test_a_server_that_is_back_is_found_as_soon_as_over_unix() -> None:
+    """Leases that ran out meanwhile have a third of their time to be extended then."""
+    assert CLIENT["RECONNECT_IVL_MAX"] / 1000 <= RETRY_MAX_S
 
 
 def exchange(server: ServerSocket, client: ClientSocket, frames: list[bytes]) -> bytes:
