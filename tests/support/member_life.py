@@ -154,10 +154,15 @@ class MemberLife:
         member = self.shard.leader
         if member is not None and len(self.topics) < 4:
             self.made += 1
-            make = partial(m.CreateTopic, name=f"t{self.made}", partitions=2, settings=self.settings)
-            self.ask_of(member, make, self._created)
+            make = partial(m.CreateTopic, name=f"t{self.made}", partitions=1, settings=self.settings)
+            self.ask_of(member, make, partial(self._created, member))
 
-    def _created(self, answer: Any, _: bytes) -> None:
+    def _created(self, member: Member, answer: Any, _: bytes) -> None:
+        if isinstance(answer, m.Topics):
+            grow = partial(m.AlterTopic, topic=answer.topics[0].topic, settings={}, partitions=2)
+            self.ask_of(member, grow, self._grown)
+
+    def _grown(self, answer: Any, _: bytes) -> None:
         if isinstance(answer, m.Topics):
             self.shard.count("topic created")
             self.topics.append(answer.topics[0].topic)

@@ -138,8 +138,13 @@ class LogRegistry:
             if isinstance(effect, fx.TopicCreated):
                 settings = topic_settings.parse(effect.settings)
                 yield Topic(effect.name, effect.topic, settings), effect.partitions
-            elif isinstance(effect, fx.TopicAltered) and (topic := self.topics.by_id.get(effect.topic)) is not None:
+            elif isinstance(effect, fx.TopicAltered) and (topic := self._coming(effect.topic)) is not None:
                 yield topic, effect.partitions
+
+    def _coming(self, topic_id: bytes) -> Topic | None:
+        """A topic, also one that an entry in flight makes: its first log is prepared. None for a deleted one."""
+        known, first = self.topics.by_id.get(topic_id), self._prepared.get((topic_id, 0))
+        return known if known or not first else Topic(first.topic, topic_id, first.settings)
 
     def _missing(self, topic: Topic, count: int) -> Iterator[int]:
         known = self.topics.by_id.get(topic.id, topic)
@@ -320,12 +325,12 @@ class LogRegistry:
         if topic is None:
             return  # deleted in the meantime
         topic.settings = settings
-        for partition in topic.readable:
-            partition.settings = settings
-            self.store.configure(partition.log, settings)
         known = len(topic.readable)
         for number in range(len(topic.partitions), count):
             topic.add(self._take(topic, number))
+        for partition in topic.readable:  # new ones, too: a log that was prepared for this has the settings before it
+            partition.settings = settings
+            self.store.configure(partition.log, settings)
         if len(topic.readable) > known:
             self._watcher.topic_grown(topic, topic.readable[known:])
 
