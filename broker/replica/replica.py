@@ -190,11 +190,15 @@ class Replica:
         answers.passing = False
 
     def _look_at_room(self) -> None:
-        """As leader, see whether records may be taken, and hand over to a voter with room where there is none here."""
+        """As leader, see whether records may be taken, and hand over to a voter with room where there is none here: one
+        that answers and has all entries, as nothing is proposed until it leads."""
         status = self.core.status()
-        self.room.look(status.configuration.voters, self._uncommitted.bytes)
-        better = self.room.better(status.configuration.voters)
-        if better and status.members[better].match == status.last:  # nothing waits for it to catch up
+        voters = status.configuration.voters
+        self.room.look(voters, self._uncommitted.bytes)
+        members = status.members.items()
+        if better := self.room.better(
+            node for node, each in members if node in voters and each.active and each.match == status.last
+        ):
             self.core.transfer(better)
 
     def may_lead(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.raft.messages import Change, ChangeStep, Operation
 from penstock.broker.replica.room import RESERVE_BYTES, UNKNOWN, WARN_S, DiskRoom
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
@@ -172,3 +173,45 @@ def test_a_leader_that_is_full_hands_over_to_a_voter_with_room_or_stays(others):
     assert shard.leader is (one if others else leader)
     if others:
         assert isinstance(produce(shard, topic), m.Produced)
+
+
+@pytest.mark.parametrize("room", [LITTLE, 10 * ENOUGH])
+def test_a_leader_that_is_full_does_not_wait_for_a_voter_that_is_gone(room):
+    shard, topic, leader, (gone, other) = scene(4)
+    gone.replica.room.own = 20 * ENOUGH
+    other.replica.room.own = room
+    shard.rounds(5)
+    assert leader.replica.core.status().members[gone.number].match == leader.replica.order.last_index()
+    gone.crash(power=False)
+    leader.replica.room.own = LITTLE
+    assert isinstance(shard.ask(lambda number: m.DeleteTopic(number, topic)), m.Done)
+    shard.rounds(20)
+    assert shard.leader is (leader if room == LITTLE else other)
+    assert not shard.leader.replica.held_back
+
+
+def test_a_leader_that_is_full_hands_over_to_a_voter_that_has_all_entries_though_others_have_more_room():
+    shard, topic, leader, (behind, other) = scene(5)
+    behind.replica.room.own = 30 * ENOUGH
+    shard.rounds(5)
+    shard.cut.add((leader.number, behind.number))
+    shard.send(leader, lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"])))
+    shard.turn(leader)
+    while shard.network:
+        shard.turn(shard.deliver(0))
+    status = leader.replica.core.status()
+    assert [status.members[each.number].match == status.last for each in (behind, other)] == [False, True]
+    assert all(each.active for each in status.members.values())
+    leader.replica.room.own = LITTLE
+    shard.tick(leader)
+    assert leader.replica.core.status().transferee == other.number
+
+
+def test_a_leader_that_is_full_hands_over_to_no_learner():
+    shard, _, leader, (learner, other) = scene(6)
+    learner.replica.room.own = 30 * ENOUGH
+    shard.rounds(5)
+    leader.replica.core.apply_change(Change((ChangeStep(Operation.LEARNER, learner.number),)), 0)
+    leader.replica.room.own = LITTLE
+    shard.tick(leader)
+    assert leader.replica.core.status().transferee == other.number
