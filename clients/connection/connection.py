@@ -265,7 +265,8 @@ class Connection:
             self._seeking.heard(now)  # nothing is owed
         elif self._seeking.is_silent(now):
             self._missed("it does not answer")
-        elif self._seeking.should_ask(now) and self.send(Ping(self.next_request())):
+        elif self._seeking.should_ask(now):
+            self.send(Ping(self.next_request()))  # a node that is stopped may take nothing more, which is as silent
             self._seeking.asked(now)
 
     @property
@@ -338,11 +339,11 @@ class Connection:
             return
         self._was_reached = True
         search = self._seeking.search
+        if not search.is_ours(message.cluster):  # so its terms and its leader say nothing of ours
+            self._refuse(WrongCluster(f"{search.address} is of another cluster than the nodes that answered before it"))
+            return
         if message.role == FOLLOWER or message.term < search.term:
             self._missed("it does not lead", term=message.term, leader=message.leader)
-            return
-        if not search.is_ours(message.cluster):
-            self._refuse(WrongCluster(f"{search.address} is of another cluster than the nodes that led before it"))
             return
         self._seeking.found(self.clock(), message.term)
         self._denied = ""

@@ -104,7 +104,8 @@ class Search:
         self.term, self._found_at, self._refusals = term, now, {}
 
     def is_ours(self, cluster: str) -> bool:
-        """Whether a node belongs to the cluster of the first one. One address may become that of another broker."""
+        """Whether a node belongs to the cluster of the first one that answered. One address may become that of another
+        broker."""
         if self._cluster == "" or not self.several:
             self._cluster = cluster
         return self._cluster == cluster

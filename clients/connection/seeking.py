@@ -62,6 +62,7 @@ class Seeking:
         self._reach_s: dict[str, float] = {}  # by address, how long it has; REACH_S where nothing is said
         self._serves = False  # the node, since it greeted us
         self._was_found = False  # there was such a node
+        self._refuses = False  # the node that was left will never let us in: it may be of another cluster
         self._heard = now
         self._probed = FOREVER  # when a Ping was sent that is not answered yet
         self.news: NotLeader | None = None
@@ -99,6 +100,7 @@ class Seeking:
         if self._serves:
             log.warning("the broker at %s is left: %s", self.search.address, why)
             self._serves = False
+        self._refuses = refusal is not None
         is_news = bool(leader) and term >= self.search.term
         self.search.missed(now, why, term=term, leader=leader, refusal=refusal)
         if self._turn_to is not None:
@@ -110,7 +112,7 @@ class Seeking:
 
     def told(self, now: float, term: int, leader: Sequence[str]) -> None:
         """The node, which did not lead us, says who leads by now."""
-        if self.has_left:
+        if self.has_left and not self._refuses:
             self.search.told(now, term, leader)
 
     def _other_leader(self, why: str, term: int, leader: Sequence[str]) -> NotLeader:

@@ -11,6 +11,7 @@ from penstock.broker.errors import NotLeader, WrongCluster
 from penstock.clients import Client, connect
 from penstock.clients.connection import search, seeking
 from penstock.clients.errors import TimedOut
+from penstock.transport import unix_client
 from support.shard import Shard
 
 
@@ -87,6 +88,23 @@ def test_a_leader_that_is_stopped_is_left_when_a_ping_has_no_answer(
     assert [topic.name for topic in client.topics()] == ["t"]
 
 
+def test_a_leader_that_is_stopped_and_takes_no_more_is_left_too(
+    tmp_path: Path, dial: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its buffers are full of what was sent, so that not even the Ping leaves."""
+    monkeypatch.setattr(seeking, "SILENCE_S", 0.1)
+    monkeypatch.setattr(seeking, "PROBE_S", 0.1)
+    monkeypatch.setattr(unix_client, "UNSENT_BYTES_MAX", 0)
+    with Shard([f"unix://{tmp_path}/{number}.sock" for number in range(3)]) as shard:
+        client = dial(shard.url)
+        client.create_topic("t")
+        producer = client.producer("t")
+        shard.doors[0].stopped = True
+        futures = [producer.send_nowait(bytes(1 << 20)) for _ in range(4)]
+        shard.move(2)
+        assert [future.result() for future in futures] == list(range(4))
+
+
 def test_what_every_node_says_is_told_when_none_leads(shard: Shard, dial: Callable[..., Client]) -> None:
     impatient, patient = dial(shard.url, timeout=1.0), dial(shard.url)
     shard.move(-1)
@@ -139,3 +157,19 @@ def test_a_node_of_another_cluster_is_not_used(tmp_path: Path) -> None:
         one.kill(0)
         with pytest.raises((TimedOut, WrongCluster), match="another cluster"):
             client.topics()
+
+
+def test_terms_of_another_cluster_say_nothing_of_ours(tmp_path: Path, dial: Callable[..., Client]) -> None:
+    """One address became that of a node elsewhere, which follows in a later term than ours."""
+    one = Shard([f"unix://{tmp_path}/{number}.sock" for number in range(2)])
+    other = Shard([f"unix://{tmp_path}/other.sock", f"unix://{tmp_path}/another.sock"])
+    with one, other:
+        for leader in (1, 0, 1):
+            other.move(leader)
+        client = dial(f"{one.doors[0].url},{tmp_path}/other.sock,{tmp_path}/1.sock")
+        client.create_topic("t")
+        one.move(-1)
+        one.kill(0)
+        other.elect(1, after=1)  # it says unasked, too, who leads there
+        one.move(1)
+        assert [topic.name for topic in client.topics()] == ["t"]

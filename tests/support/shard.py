@@ -151,8 +151,9 @@ class Shard:
     def _refusal(self, message: Request) -> Answer | None:
         hint = self._hint()
         if isinstance(message, Hello):
+            cluster = self.broker._config.cluster
             return Welcome(
-                message.request, 1, "", "", "", 0, 1, 1, "", "", "", role="follower", term=self.term, leader=hint
+                message.request, 1, "", "", cluster, 0, 1, 1, "", "", "", role="follower", term=self.term, leader=hint
             )
         request = getattr(message, "request", 0)
         code = "not_leader" if hint else "no_leader"
