@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -171,10 +171,16 @@ class Assembly:
 
         return Guarded(Key.read(self._config.broker_key) if self._config.broker_key else None, admission)
 
-    def _remove_unless_assembled(self, directory: str) -> None:
-        """Remove everything that a failed first start created. It still holds the lock, so no other start has begun."""
+    def _remove_unless_assembled(self, above: str) -> None:
+        """Remove what a failed first start created, up to the directory `above`. It still holds the lock, so no other
+        start has begun in its own; in those above it, others may have."""
+        path = self._config.data
         if not self._is_assembled:
-            self._files.remove_tree(directory)
+            self._files.remove_tree(path)
+            with suppress(OSError):  # of one that is not empty
+                while path != above:
+                    path = os.path.dirname(path)
+                    os.rmdir(path)
 
     def _lock(self) -> FileLock:
         """The directory's lock. Raises AlreadyOpen, which names the holder."""
