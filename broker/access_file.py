@@ -15,7 +15,8 @@ A token or key with scopes may do what its user may and one of them covers. A gr
 of `*` is of each user without one of its own.
 EXPIRES is in seconds since 1970; 0 stands for never.
 
-Contract: the file is readable by its owner alone, and replaced as a whole; two programs that change it take turns. What
+Contract: the file is readable by its owner alone, and replaced as a whole; two programs that change it take turns. One
+that holds up the others for `TURN_S` is told of. What
 is not changed stays as it is, comments and the owner too. It holds no secret but hashes. A file with a line that is
 none is refused.
 """
@@ -27,6 +28,7 @@ import os
 import re
 import secrets
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +44,9 @@ from .tokens import Credential, Token
 
 OTHERS = 0o077
 ALL = "*"
+
+TURN_S, LOOK_S = 10.0, 0.02
+"""How long a change waits for others to be over, which take some milliseconds; and between two looks."""
 
 Stamp = tuple[int, int, int]
 """Tells one content of the file from another."""
@@ -347,15 +352,31 @@ def _change(path: str, goes: Callable[[str], bool], *added: str) -> bool:
 @contextmanager
 def _alone(path: str) -> Iterator[int]:
     """One change of a file at a time. Gives its directory's descriptor."""
+    place = Path(path).resolve().parent
     try:
-        directory = os.open(Path(path).resolve().parent, os.O_RDONLY | os.O_CLOEXEC)
+        directory = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise InvalidUsers(f"the users file {path} cannot be written: {error.strerror or error}") from error
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX)
+        deadline = time.monotonic() + TURN_S
+        while not _locked(directory):
+            if time.monotonic() > deadline:
+                raise InvalidUsers(
+                    f"the users file {path} cannot be written: another program holds a lock of {place}, which any user "
+                    "can take who may list it; lslocks names the program"
+                )
+            time.sleep(LOOK_S)
         yield directory
     finally:
         os.close(directory)
+
+
+def _locked(directory: int) -> bool:
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _write(path: str, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -193,3 +194,15 @@ def test_a_broker_does_not_start_with_a_file_that_it_cannot_use(tmp_path: Path):
         made.close()
     with pytest.raises(InvalidUsers):
         BrokerAccess(config.access)
+
+
+def test_a_change_that_cannot_have_its_turn_says_who_is_in_the_way(tmp_path, monkeypatch):
+    """Any user who may list the directory can lock it."""
+    path = str(tmp_path / "access")
+    monkeypatch.setattr(access_file, "TURN_S", 0.0)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(directory, fcntl.LOCK_SH)
+    with pytest.raises(InvalidUsers, match=f"another program holds a lock of {tmp_path}"):
+        access_file.add_password(path, "ann", "x")
+    os.close(directory)
+    assert access_file.add_password(path, "ann", "x")
