@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..storage.printable import printable, printable_below
 
@@ -58,11 +58,10 @@ def crashed(error: BaseException) -> None:
 
 
 def begin(part: str, options: DiagnosticOptions) -> None:
-    """Have this process log as `part`. Raises OSError if its file cannot be written."""
-    handler: logging.Handler = StandardError()
-    if options.directory:
-        os.makedirs(options.directory, mode=0o700, exist_ok=True)
-        handler = AgedFile(f"{options.directory}/{part}.log", options)
+    """Have this process log as `part`: to standard error, which is told so, where its file cannot be written."""
+    handler, failed = _handler(part, options)
+    if failed is not None:
+        options = structs.replace(options, directory="")
     if options.format == "json":
         handler.setFormatter(JsonLines(part))
     elif options.directory:
@@ -75,6 +74,19 @@ def begin(part: str, options: DiagnosticOptions) -> None:
         before.close()
     root.addHandler(handler)
     root.setLevel(options.level.upper())
+    if failed is not None:
+        say(f"the log of the {part} cannot be written, so it is here: {failed}")
+
+
+def _handler(part: str, options: DiagnosticOptions) -> tuple[logging.Handler, OSError | None]:
+    """What writes the log, and why it is no file where one is wanted."""
+    if options.directory:
+        try:
+            os.makedirs(options.directory, mode=0o700, exist_ok=True)
+            return AgedFile(f"{options.directory}/{part}.log", options), None
+        except OSError as error:
+            return StandardError(), error
+    return StandardError(), None
 
 
 class OneLine(logging.Formatter):

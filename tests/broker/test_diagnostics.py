@@ -151,3 +151,18 @@ def test_a_level_leaves_less_out(tmp_path: Path) -> None:
         serving.kill_broker()
         assert serving.end() == 0
     assert set(written(tmp_path / "log").values()) == {""}
+
+
+def test_a_log_that_cannot_be_opened_is_on_standard_error_and_ends_nothing(tmp_path: Path) -> None:
+    """As of a broker that is started again when its log's disk is full, or another user's by now."""
+    (tmp_path / "broker.log").mkdir()
+    script = (
+        "import sys; from penstock.broker.diagnostics import *; "
+        "begin('broker', DiagnosticOptions(directory=sys.argv[1])); say('serving')"
+    )
+    ended = subprocess.run([sys.executable, "-P", "-c", script, tmp_path], capture_output=True, text=True, timeout=60)
+    assert ended.stderr.splitlines() == [
+        "penstock: the log of the broker cannot be written, so it is here: "
+        f"[Errno 21] Is a directory: '{tmp_path}/broker.log'",
+        "penstock: serving",
+    ]
