@@ -1,13 +1,13 @@
 """The sockets of a door: where it listens, and what it leaves when it stops.
 
-Contract: `open` returns the bound addresses; `close` stops listening and removes the paths of Unix sockets.
+Contract: `open` returns the bound addresses; `close` stops listening and removes the paths of Unix sockets that are
+still its own.
 Connections that are open stay open.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ class Listeners:
         self._handshakes = None if tls is None else Handshakes(tls, connected, every, handshakes)
         self._secure = secure
         self._servers: list[asyncio.Server | SecureListener] = []
-        self._paths: list[str] = []
+        self._bound: list[ipc_paths.Bound] = []
 
     async def open(self, urls: list[Url]) -> list[str]:
         """Listen. Returns the addresses, with the ports that were free. Raises AddressInUse, CannotListen."""
@@ -53,7 +53,7 @@ class Listeners:
         if url.scheme == "unix":
             with ipc_paths.claimed(url.path):
                 server = await loop.create_unix_server(self._connected, url.path, backlog=BACKLOG)
-            self._paths.append(url.path)
+                self._bound.append(ipc_paths.Bound(url.path))
             return [server]
         host = host_of(url)
         try:
@@ -69,6 +69,5 @@ class Listeners:
             self._handshakes.close()
         for server in self._servers:
             server.close()
-        for path in self._paths:
-            if os.path.exists(path):
-                os.unlink(path)
+        for bound in self._bound:
+            bound.remove()

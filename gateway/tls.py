@@ -97,17 +97,14 @@ def server_context(certificate: str, key: str, protocol: str = "") -> ssl.SSLCon
 def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
+        is_open = os.stat(key).st_mode & stat.S_IROTH
     except ssl.SSLError as error:
         raise InvalidCertificate(
             f"{certificate} and {key} are no certificate and its key in PEM: {error.reason or error}"
         ) from error
     except OSError as error:
         raise InvalidCertificate(f"{certificate} or {key} cannot be read: {error.strerror}") from error
-    _refuse_open(key)  # last: it is known to be a key
-
-
-def _refuse_open(key: str) -> None:
-    if os.stat(key).st_mode & stat.S_IROTH:
+    if is_open:  # last: it is known to be a key
         raise InvalidCertificate(f"the key {key} is open to all users of this machine: chmod o= {key}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -14,7 +15,8 @@ import pytest
 from penstock.broker import ServeConfig
 from penstock.exporter import ExporterConfig
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.tls import Certificate
+from penstock.gateway.errors import InvalidCertificate
+from penstock.gateway.tls import Certificate, server_context
 from support.certificates import make_certificate
 from support.processes import Serving
 
@@ -178,3 +180,17 @@ def is_trusted(port: int, trusted: str) -> bool:
     except ssl.SSLCertVerificationError:
         return False
     return True
+
+
+def test_a_key_that_goes_once_it_was_read_is_one_that_cannot_be_read(
+    files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other error would end the look-out for certificates, without a word."""
+
+    def gone(path: str) -> os.stat_result:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", gone)
+        with pytest.raises(InvalidCertificate, match="cannot be read: No such file"):
+            server_context(*files)
