@@ -50,13 +50,13 @@ class Listeners:
 
     async def _listen(self, url: Url) -> Sequence[asyncio.Server | SecureListener]:
         loop = asyncio.get_running_loop()
-        if url.scheme == "unix":
-            with ipc_paths.claimed(url.path):
-                server = await loop.create_unix_server(self._connected, url.path, backlog=BACKLOG)
-                self._bound.append(ipc_paths.Bound(url.path))
-            return [server]
-        host = host_of(url)
         try:
+            if url.scheme == "unix":
+                with ipc_paths.claimed(url.path):
+                    server = await loop.create_unix_server(self._connected, url.path, backlog=BACKLOG)
+                    self._bound.append(ipc_paths.Bound(url.path))
+                return [server]
+            host = host_of(url)
             if self._handshakes is not None and url.scheme in self._secure:
                 return await listen(host, url.port, BACKLOG, self._handshakes)
             return [await loop.create_server(self._connected, host, url.port, backlog=BACKLOG)]

@@ -66,7 +66,7 @@ def list_(file: str, output: Output) -> None:
 @with_output
 @asks_first
 def delete(file: str, name: str, asks: bool, output: Output) -> None:
-    """Delete user NAME from FILE, and all that it has. Connections that have authenticated stay."""
+    """Delete user NAME from FILE, and all that it has. Its connections to a running gateway may do nothing more."""
     if asks:
         ask(f"delete user {name} from {file}?")
     access_file.delete_user(file, name)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from penstock.gateway.connections import AllConnections
 from penstock.gateway.listening import Listeners
+from penstock.transport.errors import CannotListen
 from penstock.transport.url import DOOR_SCHEMES, parse
 
 
@@ -31,3 +32,9 @@ def test_a_path_goes_with_its_door_unless_another_process_has_taken_it_over(fold
         return is_there
 
     assert asyncio.run(closed()) == taken_over
+
+
+def test_a_path_that_cannot_be_bound_is_named() -> None:
+    listeners = Listeners(asyncio.Protocol, AllConnections(10))
+    with pytest.raises(CannotListen, match="unix:///proc/door"):
+        asyncio.run(listeners.open([parse("unix:///proc/door", schemes=DOOR_SCHEMES)]))
