@@ -132,8 +132,10 @@ class Meters(Generic[Peer]):
         return found
 
     def connect(self, peer: Peer, meter: Meter[Peer]) -> None:
-        """A request came over a connection. Raises Overloaded."""
+        """A request came over a connection, perhaps of another principal than the one before. Raises Overloaded."""
         meter.connect(peer)
+        if (before := self.by_peer.get(peer, meter)) is not meter:
+            before.lost(peer)
         self.by_peer[peer] = meter
 
     def lost(self, peer: Peer) -> None:

@@ -124,6 +124,7 @@ class Users:
         """
         meter = self.meter(principal)
         if meter is None:
+            self.meters.lost(peer)  # it may have been another user's
             return None
         try:
             meter.check_debt(time.monotonic(), 0.0)

@@ -103,6 +103,25 @@ def test_a_meter_outlives_a_change_of_its_quota():
     assert meters.of("ann", Quota()).debt_s(0.0) == 1.5
 
 
+def test_a_connection_is_counted_for_the_principal_that_asked_last():
+    """A client of Redis may authenticate again as another user."""
+    meters = Meters[str]()
+    ann, bob = (meters.of(name, Quota(connections=1, in_flight=1)) for name in ("ann", "bob"))
+    meters.connect("first", ann)
+    ann.begin("first", 1)
+    meters.connect("first", bob)
+    meters.connect("second", ann)
+    ann.begin("second", 1)
+    with pytest.raises(Overloaded, match="bob has 1 connections"):
+        meters.connect("second", bob)
+    with pytest.raises(Overloaded, match="ann has 1 connections"):
+        meters.connect("third", ann)
+    for peer in ("first", "second"):
+        meters.lost(peer)
+    meters.connect("third", ann)
+    meters.connect("fourth", bob)
+
+
 def test_without_bounds_nothing_is_refused():
     meter = Meter[str]("ann", Quota())
     meter.connect("a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -116,6 +117,20 @@ def test_a_meter_is_of_users_with_a_quota_alone_and_follows_the_file(tmp_path: P
         assert meter.quota == Quota(requests_s=3)
         assert users.meter(ann) is meter
         assert users.meter(Principal("eve")) is None
+
+
+def test_a_connection_that_another_user_goes_on_with_is_not_counted_any_more(tmp_path: Path):
+    path = str(tmp_path / "users")
+    for name in ("ann", "bob"):
+        access_file.add_password(path, name, "x")
+    access_file.set_quota(path, "ann", Quota(connections=1))
+    users = Users.load(path)
+    ann, bob = (asyncio.run(users.verify(name, "x")) for name in ("ann", "bob"))
+    assert ann is not None
+    assert bob is not None
+    assert users.admit("first", ann) is not None
+    assert users.admit("first", bob) is None
+    assert users.admit("second", ann) is not None
 
 
 def test_a_body_counts_as_it_comes_whatever_its_head_says(counted):
