@@ -69,9 +69,12 @@ class Reads:
         """Batches with the record at the place, about `max_bytes` of them; None at the end. It does not move the place.
 
         COLD: they are being brought into memory, and the node hears of `token` when they are there.
+
+        Raises OutOfBounds where retention has taken the place since the read began, and what `Port.read` raises.
         """
         partition = read.partition
         while read.offset < partition.end:
+            partition.check_offset(read.offset)
             if read.cursor is None:
                 read.cursor = partition.cursor(read.offset)
             chunk = self._port.read(read.cursor, max_bytes, partition.seq, token)

@@ -6,6 +6,7 @@ import pytest
 from penstock.storage.batch import ColumnId, batches
 from penstock.storage.reader import LogReader
 from penstock.transport import messages as m
+from penstock.transport.removal_messages import TrimRule
 from support.engine import Rig, records
 
 
@@ -50,6 +51,23 @@ def test_a_fetch_at_the_end_waits_for_the_next_record():
     rig.sync()
     assert rig.answers(request)[0].next_offset == 6
     assert records(payload(rig, request), 5) == [b"new"]
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["anew", "going on"])
+def test_a_fetch_that_retention_overtakes_is_told_where_the_partition_begins(goes_on: bool):
+    rig, topic = filled()
+    if goes_on:
+        rig.ask(m.Fetch, topic, 0, 0, -1, 1, 0)
+    rig.port.cold = []
+    assert rig.fetch(topic, 1, wait_ms=1000) is None
+    request, (waiting,) = rig._request, rig.port.cold
+    rig.port.cold = None
+    rig.ask(m.Trim, topic, TrimRule.OFFSET, 3)
+    rig.node.warmed(waiting)
+    rig.turn()
+    (answer,) = rig.answers(request)
+    assert (answer.code, answer.offset) == ("out_of_bounds", 3)
+    assert "is out of range: 3 to 5 are valid" in answer.message
 
 
 def test_a_fetch_whose_time_is_up_is_answered_empty_and_once():
