@@ -8,6 +8,7 @@ Contract: `DATA/damaged` is written durably. While it is there, the member neith
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -109,7 +110,8 @@ def note_of(files: Files, data: str, error: BaseException) -> str:
 
 def why_anew(error: BaseException) -> str:
     """Why a replica that an error closed is opened anew, for the operator; "" for an error that should not happen."""
-    if isinstance(error, (Corrupt, EntriesLost, Poisoned, ReplicaBroken, StorageFull)):
+    failed = isinstance(error, OSError) and error.errno == errno.EIO  # a file was read, written or synced
+    if failed or isinstance(error, (Corrupt, EntriesLost, Poisoned, ReplicaBroken, StorageFull)):
         return f"this node closes its files and opens them anew: {getattr(error, 'message', error)}"
     return ""
 

@@ -15,8 +15,8 @@ Contract of the driver, which calls from one thread:
         ... sync `replica.dirty()` by itself or by a keeper ...
         replica.synced(now)                 acknowledges and applies what became durable
 
-`ReplicaBroken`, Corrupt, Poisoned and StorageFull from any of them: note what that says of the files (damage.py),
-`abandon` the replica, and open another over the same files.
+`ReplicaBroken`, Corrupt, Poisoned, StorageFull, and an OSError of the disk, from any of them: note what that says of
+the files (damage.py), `abandon` the replica, and open another over the same files.
 Must not know sockets, clocks or processes.
 """
 

@@ -18,6 +18,7 @@ from ...storage.errors import Error
 from ...storage.plan import Appended, PlacedBatch, Stamping
 from ..errors import NoLeader
 from .entries import StampedBatch
+from .errors import ReplicaBroken
 from .places import START, Places
 
 if TYPE_CHECKING:
@@ -63,9 +64,14 @@ class Replicated:
         return max(self.leading, log.term)
 
     def append(self, log: LogTail, batches: Sequence[Buffer], now_us: int) -> list[Appended]:
-        """Stamp and write batches, all or none, and note them. Raises NoLeader, and what `LogWriter.append` does."""
-        if not self.leading or self.broken:
-            raise NoLeader(self.broken or "this node does not lead, so it appends nothing: ask again")
+        """Stamp and write batches, all or none, and note them.
+
+        Raises NoLeader, ReplicaBroken, and what `LogWriter.append` does.
+        """
+        if self.broken:
+            raise ReplicaBroken(self.broken)
+        if not self.leading:
+            raise NoLeader("this node does not lead, so it appends nothing: ask again")
         if not batches:
             return []
         log.check_open()

@@ -11,6 +11,7 @@ Contract: deterministic, page by page. Names are durable at once; what is synced
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from penstock.storage.memory_files import Content, MemoryFile, MemoryFiles
 
 if TYPE_CHECKING:
     from collections.abc import Buffer
+    from types import CodeType
 
 PAGE = 4096
 
@@ -64,8 +66,7 @@ class CachedFile(MemoryFile):
         self._files.write_back(self.path, self.content)  # if that fails, it is `sync` that tells
 
     def sync(self) -> None:
-        self._files.work()
-        self._files.syncs += 1
+        self._files.about_to_sync(self.path)
         self._files.write_back(self.path, self.content)
         if self._seen != self._disk.errors:
             self._seen = self._disk.told = self._disk.errors
@@ -81,6 +82,8 @@ class WritebackFiles(MemoryFiles):
         self.incarnation = 0  # as in the lock of a node
         self.killed_at = 0  # the process ends before the change or sync of this number, from 2 on; 0: goes on
         self.full_at = 0  # the nth use of space from now on fails; 0: none does
+        self.fails_at = 0  # the nth sync from now on fails, if it has anything to write
+        self.within: CodeType | None = None  # a function: what is done elsewhere is not counted for these three
         self._told_all = 0  # errors that a syncfs has reported
         self._disks: dict[int, Disk] = {}
         self._kept: list[Content] = []  # contents by id() must stay alive
@@ -103,17 +106,43 @@ class WritebackFiles(MemoryFiles):
     def take_space(self, path: str) -> None:
         """One use of space: fails if it is its turn."""
         self.work()
-        if self.full_at:
+        if self.full_at and self._counts():
             self.full_at -= 1
             if self.full_at == 0:
                 raise StorageFull(f"cannot write to {path}: no space is left on the device")
 
     def work(self) -> None:
         """One change or sync: the process ends before it if it is its turn, and does nothing more."""
-        if self.killed_at:
+        if self.killed_at and (self.killed_at == 1 or self._counts()):
             self.killed_at = max(self.killed_at - 1, 1)
             if self.killed_at == 1:
                 raise Killed
+
+    def _counts(self) -> bool:
+        """Whether what is done now is done within the function that was named, if one was."""
+        frame = sys._getframe(2) if self.within is not None else None
+        while frame is not None and frame.f_code is not self.within:
+            frame = frame.f_back
+        return self.within is None or frame is not None
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether something is yet to fail by its number."""
+        return bool(self.killed_at or self.full_at or self.fails_at)
+
+    def disarm(self) -> None:
+        """Nothing fails any more by its number."""
+        self.killed_at = self.full_at = self.fails_at = 0
+        self.within = None
+
+    def about_to_sync(self, path: str) -> None:
+        """One sync: its write-back fails if it is its turn."""
+        self.work()
+        self.syncs += 1
+        if self.fails_at and self._counts():
+            self.fails_at -= 1
+            if self.fails_at == 0:
+                self.fail_next(path)
 
     def fail_next(self, path: str) -> None:
         """The next write-back of this file fails, whatever causes it."""

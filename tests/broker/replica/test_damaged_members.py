@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
 import msgspec
 import pytest
 from penstock.broker.raft.errors import EntriesLost
 from penstock.broker.raft.messages import Kind, Message
 from penstock.broker.replica import catchup_messages as cm
+from penstock.broker.replica import checkpoint
 from penstock.broker.replica.checkpoint import Checkpoint
 from penstock.broker.replica.damage import NotedDamage, note, note_of, noted, why_anew
 from penstock.broker.replica.entries import INLINE_BYTES
@@ -321,8 +324,20 @@ def test_what_closes_a_replica_in_the_course_of_things_is_one_sentence(error):
     assert why_anew(error) == "this node closes its files and opens them anew: bad"
 
 
+def test_a_disk_that_fails_where_no_log_is_written_closes_a_replica_too():
+    shard = Shard(21)
+    shard.topic("t")
+    member = shard.members[1]
+    assert member.replica is not None
+    member.files.fails_at, member.files.within = 1, checkpoint.save.__code__
+    with pytest.raises(OSError, match="Input/output error") as found:
+        member.replica.checkpoint()
+    assert why_anew(found.value) == f"this node closes its files and opens them anew: {found.value}"
+
+
 def test_what_should_not_happen_has_no_sentence():
-    assert [why_anew(each) for each in (KeyError("bad"), OutOfBounds("bad"), AssertionError())] == ["", "", ""]
+    errors = KeyError("bad"), OutOfBounds("bad"), AssertionError(), FileNotFoundError(errno.ENOENT, "bad")
+    assert [why_anew(each) for each in errors] == [""] * 4
 
 
 def test_a_leader_that_cannot_begin_a_term_yet_serves_nobody_in_the_old_one():

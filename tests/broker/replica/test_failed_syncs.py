@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from penstock.broker.replica.entries import INLINE_BYTES
+from penstock.broker.replica.errors import ReplicaBroken
+from penstock.broker.replica.replicated import Replicated
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.members import DATA, Member, Shard
@@ -58,3 +62,16 @@ def test_a_log_that_could_not_be_synced_has_its_member_open_anew_and_fetch_what_
     assert not isinstance(answer, m.Produced) or again.offset > answer.offset
     shard.rounds(20)
     shard.invariants.check(full=True)
+
+
+def test_a_leader_with_a_log_that_could_not_be_cut_appends_to_no_other_and_closes():
+    shard = Shard(31)
+    topic, leader = shard.topic("t"), shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    for partition in range(2):
+        shard.send(leader, partial(m.Produce, topic=topic, partition=partition), bytes(encode([b"x"])))
+    leader.files.within = Replicated._all_or_none.__code__
+    leader.files.full_at, leader.files.fails_at = 2, 1
+    with pytest.raises(ReplicaBroken, match="could not be cut"):
+        leader.replica.turn(leader.now)
