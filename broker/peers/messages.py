@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from ...storage.batch import batches
-from ...storage.errors import InvalidBatch
+from ...storage.errors import InvalidBatch, NewerFormat
 from ...transport.errors import ProtocolError
 from ...transport.message import Unsigned
 from ..raft.messages import Kind, Message
@@ -88,5 +88,5 @@ def message_of(received: Sequence[Buffer]) -> tuple[PeerMessage, list[Buffer]]:
         if isinstance(message, PeerHello):
             raise ProtocolError("a PeerHello carries no batches")
         return message, list(batches(received[1]))
-    except (msgspec.MsgspecError, ValueError, RecursionError, InvalidBatch) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError, InvalidBatch, NewerFormat) as error:
         raise ProtocolError(f"no message between nodes: {error}") from None

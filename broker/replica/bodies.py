@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.batch import parse
 from ...storage.errors import Corrupt
+from .catchup_messages import ShippedBatches, WholeBatches
 from .damage import verify
 from .entries import batches_of
 from .errors import ReplicaBroken
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..engine.node import Node
     from ..raft.messages import Entry
+    from .catchup_messages import Said
     from .entries import Flush, NamedBatch
 
 Bodies = Mapping[tuple[bytes, int, int], bytes]
@@ -55,6 +57,18 @@ def _read(row: NamedBatch, node: Node, met: Callable[[Corrupt], None]) -> bytes 
     except Corrupt as damage:
         met(damage)
         return None
+    return found
+
+
+def beside(said: Said, bodies: Bodies) -> list[bytes]:
+    """The batches that a message of a catch-up carries, in order. `bodies`: all that came in its frame, where those of
+    other messages of the same turn stand, too."""
+    found: list[bytes] = []
+    if isinstance(said, (ShippedBatches, WholeBatches)):
+        begin = said.seq + isinstance(said, ShippedBatches)
+        for (log_id, seq, _), body in sorted(bodies.items()):
+            if (log_id, seq) == (said.log_id, begin + len(found)):
+                found.append(body)
     return found
 
 

@@ -160,5 +160,5 @@ def decode(context: bytes) -> Said:
     """The message in a context. Raises InvalidBatch."""
     try:
         return _decoder.decode(context)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidBatch(f"no message of a catch-up: {error}") from None

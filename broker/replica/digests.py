@@ -81,7 +81,7 @@ def decode(said: bytes) -> DigestReport:
     """What another member said. Raises InvalidBatch."""
     try:
         return _decoder.decode(said)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidBatch(f"no digests: {error}") from None
 
 

@@ -21,6 +21,7 @@ from ..raft.messages import Kind, Message
 from ..raft.state import Role
 from . import catchup_messages as cm
 from . import checkpoint as checkpoints
+from .bodies import beside
 from .catching_up import CatchUp
 from .damage import log_in
 from .errors import ReplicaBroken, StateDiffers
@@ -176,7 +177,7 @@ class Exchange:
             said = cm.decode(message.context)
         except InvalidBatch:
             return
-        batches = [body for _, body in sorted(bodies.items())]
+        batches = beside(said, bodies)
         if isinstance(said, cm.AskWhole):
             self.handing_out.asked(message.sender, said)
         elif isinstance(said, cm.WholeBatches):

@@ -33,6 +33,7 @@ from ..raft.messages import Kind, Message
 from . import catchup_messages as cm
 from . import checkpoint as checkpoints
 from .beginning import FIRST_TERM
+from .bodies import beside
 from .catching_up import CatchUp
 from .damage import note_mended
 from .errors import ReplicaBroken
@@ -140,7 +141,7 @@ class Recovery:
         if isinstance(said, cm.AskWhole):
             self.handing_out.asked(member, said)
         elif isinstance(said, cm.WholeBatches):
-            self.mending.take(member, said, [body for _, body in sorted(bodies.items())])
+            self.mending.take(member, said, beside(said, bodies))
         elif not isinstance(said, (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)):
             self._got_of_state(member, said, bodies)
 
@@ -150,7 +151,7 @@ class Recovery:
             if term <= self.promised:  # of a lead in which this member may have acknowledged what it lost
                 return
             self._promises.promise(self._order_id, max(term, self._promises.term(self._order_id)))
-        if self.catching_up.take(leader, said, [body for _, body in sorted(bodies.items())]):
+        if self.catching_up.take(leader, said, beside(said, bodies)):
             raise ReplicaBroken("the state that this member had lost is staged: it is installed when it is opened")
 
     def _ask(self, member: int, asked: cm.Asked | cm.AskWhole) -> None:

@@ -222,9 +222,18 @@ class Shard:
         sent = self.network[place] if keep else self.network.pop(place)
         message, member = sent.message, self.members[sent.message.to]
         if (message.sender, message.to) not in self.cut and member.is_up and self._greets(member, sent):
-            self.guard(member, lambda replica: replica.step(msgpack_copy(message), sent.bodies))
-            self.recover(member, lambda recovery: recovery.step(msgpack_copy(message), sent.bodies))
+            bodies = self._beside(sent)
+            self.guard(member, lambda replica: replica.step(msgpack_copy(message), bodies))
+            self.recover(member, lambda recovery: recovery.step(msgpack_copy(message), bodies))
         return member
+
+    def _beside(self, sent: Sent) -> dict[tuple[bytes, int, int], bytes]:
+        """The batches in the frame of a message. Pieces share it with whatever else their sender has on its way."""
+        if sent.message.kind is not Kind.PIECE:
+            return sent.bodies
+        way = sent.message.sender, sent.message.to
+        others = [each.bodies for each in self.network if (each.message.sender, each.message.to) == way]
+        return {key: body for bodies in (*others, sent.bodies) for key, body in bodies.items()}
 
     def _greets(self, member: Member, sent: Sent) -> bool:
         """Whether the receiver lets the sender in, as links do by a PeerHello."""

@@ -12,6 +12,7 @@ from penstock.broker.replica.catchup_messages import AskWhole
 from penstock.broker.replica.damage import NotedDamage, forget, log_in, note, note_mended, note_of, noted
 from penstock.broker.replica.entries import INLINE_BYTES
 from penstock.broker.replica.errors import StateDiffers
+from penstock.storage.batch import encode
 from penstock.storage.data_directory import ASIDE, ORDER
 from penstock.storage.errors import Corrupt, InvalidBatch
 from penstock.storage.layout import DATA_START
@@ -84,6 +85,27 @@ def test_members_that_scrub_mend_each_other_and_go_on_meanwhile():
     for member in shard.members.values():
         assert member.replica.heartbeats.sparing.found is None
     shard.invariants.check(full=True)
+
+
+def test_batches_of_appends_in_the_same_frame_are_not_taken_for_those_that_were_asked_for():
+    """An answer with others beside it counted as wrong: the member closed, and fetched the log from the leader."""
+    shard, topic = scene(21)
+    member, leader = a_follower(shard), shard.leader
+    for partition in (0, 1):
+        rot(member, topic, partition, value(4 + partition))
+        scrubbed(shard, member, log_of(topic, partition))
+    next(each for each in shard.members.values() if each not in (member, leader)).crash(power=False)
+    large = bytes(encode([bytes(INLINE_BYTES)]))  # it goes beside its entry
+    while member.replica.exchange.mending.is_busy:
+        shard.tick(member)  # which asks, and the leader answers in the turn in which it appends
+        for partition in (0, 1):
+            shard.send(leader, lambda n, at=partition: m.Produce(n, topic, at), large)
+        while shard.network:
+            shard.turn(shard.deliver(0))
+        shard.rounds()
+    assert not {"damage", "closed by an error", "installs"} & set(shard.counts), "it has not closed"
+    assert is_clean(member)
+    assert member.replica.heartbeats.sparing.found is None
 
 
 def test_only_what_was_mended_is_told_as_mended():
