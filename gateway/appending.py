@@ -4,10 +4,11 @@ Idea: all connections of one principal that write to a topic share a producer, s
 record is known by its `SharedBatch` and its place there; when the batch is settled, each connection that has records in
 it is told once.
 
-Contract: `append` never waits, and raises for a record that the topic would refuse. A batch without an outcome is given
-up after the connection's time-out: its records have TimedOut as theirs, and may still be appended. While `jammed`, the
-caller must not append, but wait with `room`. `append_many` waits, and makes batches of its own. This module alone knows
-how the client's producer works.
+Contract: `append` never waits, and raises for a record that the topic would refuse, and NotLeader where another node
+leads: a record that was taken there would wait, and be appended after its client had sent it to that node. A batch
+without an outcome is given up after the connection's time-out: its records have TimedOut as theirs, and may still be
+appended. While `jammed`, the caller must not append, but wait with `room`. `append_many` waits, and makes batches of
+its own. This module alone knows how the client's producer works.
 """
 
 from __future__ import annotations
@@ -139,8 +140,10 @@ class Appender:
     ) -> tuple[SharedBatch, int]:
         """Take one record; `teller` hears when it is settled. Returns its batch, and its number there.
 
-        Without a partition, the key chooses it. Raises RecordTooLarge, InvalidBatch, InvalidArgument, UnknownPartition.
+        Without a partition, the key chooses it. Raises RecordTooLarge, InvalidBatch, InvalidArgument, UnknownPartition,
+        NotLeader.
         """
+        self._driver.connection.check_here()
         pending, index = self._core.append(value, key, headers, timestamp, partition, queued, ids=current_ids())
         return self._shared(pending, teller), index
 
@@ -154,6 +157,7 @@ class Appender:
     ) -> list[tuple[SharedBatch, int, int]]:
         """As `append`, for records of one partition. Returns their batches, the number of the first one in each, and
         how many. All are taken, or none where one is refused."""
+        self._driver.connection.check_here()
         taken = self._core.append_run(values, keys, headers, partition, current_ids())
         return [(self._shared(pending, teller), first, count) for pending, first, count in taken]
 
@@ -174,6 +178,7 @@ class Appender:
 
         An error stops it, and what was appended before stays. Raises as `append`, and what prevented a batch.
         """
+        self._driver.connection.check_here()
         core, sent = self._core, list[Pending]()
         for piece in pieces(values, keys, core.shape, partition):
             sent.append(await self._driver.run(core.send_piece(piece, self._driver.connection.deadline())))
@@ -228,7 +233,8 @@ class Appender:
             self._refused(each.error)
 
     async def room(self) -> None:
-        """Wait until the window has room. Raises what keeps the producer from going on."""
+        """Wait until the window has room. Raises what keeps the producer from going on, NotLeader for one."""
+        self._driver.connection.check_here()
         if self._unjamming is None:
             self._unjamming = asyncio.ensure_future(self._unjam())
         await asyncio.shield(self._unjamming)

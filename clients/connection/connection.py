@@ -412,6 +412,11 @@ class Connection:
         now, seeking = self.clock(), self._seeking
         return self.refused is not None or now >= deadline or bool(seeking.news and seeking.elsewhere(now))
 
+    def check_here(self) -> None:
+        """Raise NotLeader while this client knows one address and another node leads: nothing can be begun here."""
+        if self._seeking.news and (elsewhere := self._seeking.elsewhere(self.clock())) is not None:
+            raise elsewhere
+
     def check(self, deadline: float, what: str) -> None:
         """Raise if waiting is over: the broker refused us, another node leads, or the deadline passed."""
         if (error := self._end(deadline, what)) is not None:
