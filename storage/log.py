@@ -211,9 +211,13 @@ class LogWriter(LogTail):
         cutting.cut(self)
 
     def place_behind(self, seq: int) -> tuple[LogEnd, SegmentName]:
-        """The place after batch `seq`, which is here or the one before the first, and its segment. Raises Corrupt."""
+        """The place after batch `seq`, which is here or the one before the first, and its segment.
+
+        Raises OutOfBounds where that is removed, Corrupt.
+        """
         reader = self._own_reader()
         segment = reader.segment_of(seq)
+        reader.check_there(seq + 1)
         row = reader.row(seq) if seq >= segment.name.base_seq else None
         if row is not None:
             end = LogEnd(seq, row.end_position, row.end_offset, row.header_checksum, row.append_time_us, row.term)

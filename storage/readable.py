@@ -157,6 +157,11 @@ class ReadableLog:
             return len(names) - 1
         return max(bisect_right(names, seq, key=lambda name: name.base_seq) - 1, 0)
 
+    def check_there(self, seq: int) -> None:
+        """Raise OutOfBounds where the segment of a batch is removed. The writer of the log may not know yet."""
+        if seq < self.names[0].base_seq:
+            raise OutOfBounds(f"batch {seq} of {self.path} is gone; the log begins at batch {self.names[0].base_seq}")
+
     def segment_of(self, seq: int) -> SegmentReader:
         return self.segment(self.names[self.place_of(seq)])
 

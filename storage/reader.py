@@ -49,12 +49,16 @@ class LogReader(ReadableLog):
         return self.despite_removal(lambda: self._cursor_at_end(self.end_offset_at(seq), seq, whole=whole))
 
     def cursor_at(self, seq: int) -> Cursor:
-        """A cursor whose next batch is `seq`, of any kind, whatever became of the one before. Raises Corrupt."""
+        """A cursor whose next batch is `seq`, of any kind, whatever became of the one before.
+
+        Raises OutOfBounds where its segment is removed, Corrupt.
+        """
         self.hear_of_cuts()
         segment = self.segment_of(seq)
-        row = self.row(seq) if seq >= segment.name.base_seq else None
+        self.check_there(seq)
+        row = self.row(seq)
         if row is None:
-            raise Corrupt(f"batch {seq} of {segment.ref.path} is damaged or gone", path=segment.ref.path)
+            raise Corrupt(f"batch {seq} of {segment.ref.path} is damaged", path=segment.ref.path)
         return Cursor(self, segment.name, seq, row.position, row.base_offset, whole=True)
 
     def _cursor_at_end(self, offset: int, limit: int, *, whole: bool = False) -> Cursor:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.batch import parse
-from ...storage.errors import Corrupt
+from ...storage.errors import Corrupt, OutOfBounds
 from .catchup_messages import ShippedBatches, WholeBatches
 from .damage import verify
 from .entries import batches_of
@@ -54,6 +54,8 @@ def _read(row: NamedBatch, node: Node, met: Callable[[Corrupt], None]) -> bytes 
     try:
         found = history.log.batch_at(row.seq)
         verify([parse(found)], history.log.path)
+    except OutOfBounds:  # its segment has just been removed
+        return None
     except Corrupt as damage:
         met(damage)
         return None

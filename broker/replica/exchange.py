@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ...storage.errors import Corrupt, InvalidBatch
+from ...storage.errors import Corrupt, InvalidBatch, OutOfBounds
 from ..raft.messages import Kind, Message
 from ..raft.state import Role
 from . import catchup_messages as cm
@@ -230,10 +230,11 @@ class Exchange:
         """Go on with a manifest, and send it once it is made. Raises StorageError."""
         try:
             is_made = bool(self._listings) and self._listings[0][0].step()
-        except Corrupt as damage:
+        except (Corrupt, OutOfBounds) as error:
             self._listings.pop(0)
             self._hold(self.shipping.entry() is not None)
-            self._replica.met(damage)
+            if isinstance(error, Corrupt):  # else the removal of a segment was under way: it will be asked for again
+                self._replica.met(error)
             return
         if is_made:
             listing, members = self._listings.pop(0)

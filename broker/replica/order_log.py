@@ -93,13 +93,16 @@ class OrderLog:
             return recent.term
         if index == self.log.written:
             return self.log.term
-        if index == self.first_index() - 1:
-            return self.log.place_behind(index)[0].term
-        self._hear()
-        if not self.first_index() <= index <= self.log.written:
+        try:
+            if index == self.first_index() - 1:
+                return self.log.place_behind(index)[0].term
+            if not self.first_index() <= index <= self.log.written:
+                return None
+            self._hear()
+            row = self._reader.row(index)
+            return self._read(index, index + 1, 1)[0].term if row is None else row.term
+        except OutOfBounds:  # its segment has just been removed
             return None
-        row = self._reader.row(index)
-        return self._read(index, index + 1, 1)[0].term if row is None else row.term
 
     def entries(self, first: int, end: int, max_bytes: int = READ_BYTES) -> list[Entry] | None:
         """Entries from `first` on and below `end`, at least one and about `max_bytes`; None when `first` is gone.
@@ -112,7 +115,10 @@ class OrderLog:
             return []
         self._check(end - 1)
         if first not in self._recent:
-            return self._read(first, end, max_bytes)
+            try:
+                return self._read(first, end, max_bytes)
+            except OutOfBounds:  # its segment has just been removed
+                return None
         found, size = list[Entry](), 0
         for index in range(first, end):
             entry = self._recent[index]

@@ -12,6 +12,7 @@ from penstock.storage.cutting import UnsafeCut
 from penstock.storage.errors import OutOfBounds, StorageFull
 from penstock.storage.log import LogOptions
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.segment import reference
 from support.files import RecordingFiles
 from support.order import ORDER, ORDER_ID, flush, log_id, stamped
 
@@ -168,3 +169,31 @@ def test_what_replaced_a_cut_entry_is_read_from_the_disk_and_not_what_was_cut(mo
     assert order.checksum(2)
     order.append([some(2, 2, b"new"), some(3, 2, b"new")])
     assert (order.term(2), order.entries(2, 3)) == (2, [some(2, 2, b"new")])
+
+
+@pytest.mark.parametrize("has_looked", [False, True])
+@pytest.mark.parametrize("has_read", [False, True])
+def test_what_a_keeper_has_just_removed_is_gone_before_the_order_hears_of_it(has_read: bool, has_looked: bool):
+    """A leader reads it for a member that lags; it is no damage."""
+    files = MemoryFiles()
+    order, given = opened(files), [some(index, 1, b"%d" % index * 900) for index in range(1, 40)]
+    order.append(given)
+    order.close()
+    order = opened(files)
+    first, second, *_ = order.log.names
+    if has_read:
+        assert order.entries(1, 40) == given  # and the first segment is not open any more
+    for name in (first.segment_file, first.index_file):
+        files.unlink(f"{ORDER}/{name}")
+    if has_looked:
+        order._reader.refresh()
+    for _ in range(2):
+        assert order.entries(1, 40) is None
+        assert order.term(1) is order.term(0) is order.term(second.base_seq - 1) is None
+    assert order.entries(second.base_seq, 40)[0] == given[second.base_seq - 1]
+    assert order.log.place_behind(second.base_seq - 1)[0].seq == second.base_seq - 1
+    with pytest.raises(OutOfBounds, match=f"the log begins at batch {second.base_seq}"):
+        order.log.place_behind(second.base_seq - 2)
+    order.log.forget([reference(ORDER, first)])
+    assert order.first_index() == second.base_seq
+    assert order.term(second.base_seq - 1) == 1
