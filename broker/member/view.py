@@ -123,6 +123,6 @@ class MemberView:
         return self.state(request, now)
 
     def _furthest(self, status: RaftStatus) -> int:
-        others = {node: peer.match for node, peer in status.members.items() if node != status.node}
+        others = {node: peer for node, peer in status.members.items() if node != status.node}
         reachable = self._links.reachable()
-        return max(others, key=lambda each: (each in reachable, others[each]))
+        return max(others, key=lambda each: (not others[each].learner, each in reachable, others[each].match))

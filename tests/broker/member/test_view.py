@@ -11,7 +11,7 @@ from penstock.broker.engine.ports import NodeStanding
 from penstock.broker.errors import InvalidRequest, NotLeader, Unavailable
 from penstock.broker.member.view import MemberView
 from penstock.broker.peers.greeting import PeerIdentity
-from penstock.broker.raft.messages import Kind, Message
+from penstock.broker.raft.messages import Change, ChangeStep, Kind, Message, Operation
 from penstock.broker.replica.catchup_messages import AskManifest, Staged, encode
 from penstock.broker.replica.shipping import QUIET_TICKS
 from support.damaged import cut, produce, segments
@@ -167,6 +167,14 @@ def test_a_lead_is_where_it_is_to_go(scene: Scene) -> None:
     assert (begun.request, begun.node, begun.term) == (7, scene.leader.number, term)
     assert scene.replica.core.status().transferee == 0, "nothing begins"
     assert scene.view.transfer(8, scene.other.number).node == scene.replica.core.status().transferee
+
+
+def test_a_lead_without_a_destination_goes_to_a_voter_though_a_learner_has_as_much(scene: Scene) -> None:
+    learner, voter = sorted(set(scene.shard.numbers) - {scene.leader.number})
+    scene.replica.core.apply_change(Change((ChangeStep(Operation.LEARNER, learner),)), 0)
+    members = scene.replica.core.status().members
+    assert members[learner].match == members[voter].match
+    assert scene.view.transfer(7, 0).node == voter
 
 
 def test_a_leader_shows_its_own_clock_as_it_is_and_not_the_time_that_it_goes_by(scene: Scene) -> None:
