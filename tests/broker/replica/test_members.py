@@ -167,7 +167,7 @@ def test_a_member_whose_promises_are_gone_or_damaged_does_not_start():
     path = "data/promises"
     kept = bytes(member.files.contents[path].data)
     assert len(kept) >= 64
-    member.files.contents[path].data[:] = bytes(64) + kept[-64:]
+    member.files.contents[path].data[:] = bytes(128) + kept[-64:]
     with pytest.raises(ReplicaDamaged, match="voted"):
         member.start()
     member.files.unlink(path)
@@ -199,8 +199,8 @@ def test_a_member_whose_promises_end_below_a_term_of_its_order_does_not_start(re
     promised = [Promises(path, member.files).term(shard.ids.order)]
     if recovers:
         note(member.files, "data", "lost")
-    while kept[:-64] and promised[-1] == promised[0]:
-        kept = kept[:-64]
+    while kept[:-128] and promised[-1] == promised[0]:
+        kept = kept[:-128]
         data[:] = kept
         promised.append(Promises(path, member.files).term(shard.ids.order))
     assert 0 < promised[-1] < promised[0]
