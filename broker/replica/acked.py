@@ -1,9 +1,10 @@
-"""How far this member has acknowledged, beside the marks of the order log.
+"""How far this member has acknowledged, and knows of commits, beside the marks of the order log.
 
 Idea: a mark says how far the order log is synced. What is acknowledged also needs the batches that entries only name,
 each in its own log. So the first page of the newest segment says how far that went, in a sector of its own, which the
 next sync of the order log carries to the disk, as it does with marks. An opening that cannot follow the order so far
-has lost what was durable. The layout is ORDER.md, section 3.
+has lost what was durable. What is committed stands beside it, as the newest checkpoint, which says it too, may be gone.
+The layout is ORDER.md, section 3.
 
 Contract: what is written was durable before, so it is true whenever it reaches the disk. Losing it loses only what it
 would have noticed.
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 POSITION = 3072
 """In the first page of a segment."""
 
+COMMITTED = POSITION + 32
+"""Of the other word."""
+
 ACKED = np.dtype(
     [
         ("checksum", "<u8"),  # xxh3_64 of the rest
@@ -38,23 +42,29 @@ _STRUCT = struct.Struct("<Q16sQ")
 assert _STRUCT.size == ACKED.itemsize
 
 
-def note(log: LogWriter, entry: int) -> bool:
-    """Say in the newest segment of an order log that everything up to `entry` is durable. Raises OSError.
+def note(log: LogWriter, entry: int, committed: int) -> bool:
+    """Say in the newest segment of an order log that everything up to `entry` is durable, and up to `committed`, which
+    is not above it, committed. Raises OSError.
 
     Returns whether there is one: a log that was opened takes up writing with the first append.
     """
     if not log.opened:
         return False
-    rest = _STRUCT.pack(0, log.log_id, layout.word(log.generation, entry))[8:]
-    log.opened[-1].file.pwritev([xxh3_64_intdigest(rest).to_bytes(8, "little") + rest], POSITION)
+    words = [_sealed(log, layout.word(log.generation, each)) for each in (entry, committed)]
+    log.opened[-1].file.pwritev([b"".join(words)], POSITION)
     return True
 
 
-def found(log: LogWriter) -> Iterator[int]:
+def _sealed(log: LogWriter, word: int) -> bytes:
+    rest = _STRUCT.pack(0, log.log_id, word)[8:]
+    return xxh3_64_intdigest(rest).to_bytes(8, "little") + rest
+
+
+def found(log: LogWriter, position: int = POSITION) -> Iterator[int]:
     """The words that the segments of an order log have. Raises OSError."""
     for name in log.names:
         with log.files.open(reference(log.path, name).path) as file:
-            stored = file.pread(_STRUCT.size, POSITION)
+            stored = file.pread(_STRUCT.size, position)
         if len(stored) == _STRUCT.size:
             checksum, log_id, word = _STRUCT.unpack(stored)
             if log_id == log.log_id and checksum == xxh3_64_intdigest(bytes(stored)[8:]):

@@ -129,11 +129,13 @@ def _members(found: Checkpoint, changes: list[Entry], known: int) -> Members:
 
 
 def _known_commit(files: Files, found: Checkpoint, order: OrderLog, places: Places, logs: _Logs) -> int:
-    """The highest entry that is known to be committed: that of the checkpoint, or of any log's newest snapshot.
+    """The highest entry that is known to be committed: that of the checkpoint, of the order itself, or of any log's
+    newest snapshot.
 
     The name of a newer checkpoint counts where what is in it has rotted: its entry was committed, and durable here.
     """
-    known = max(found.commit, _newest_snapshot(files, order.log))
+    noted = (layout.split(word)[1] for word in acked.found(order.log, acked.COMMITTED))
+    known = max(found.commit, _newest_snapshot(files, order.log), *noted)
     for log_id, log in logs.by_id.items():
         if log_id not in places.end:
             continue  # it is set aside

@@ -161,6 +161,7 @@ class OrderCheckpoints:
         acked = word(order.log.generation, replica.prefix.entry)
         made = msgspec.structs.replace(made, commit=min(order.commit, replica.prefix.entry), acked=acked)
         older = checkpoints.save(self._files, order.log.path, order.log.log_id, made)
+        order.note_acked(replica.prefix.entry)  # what follows may only become durable with what the checkpoint says
         self.entry, self._begun, self._ticks = made.entry, None, 0
         if not replica.keeps_files:
             store.erase(made.entry)

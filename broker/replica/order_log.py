@@ -69,7 +69,7 @@ class OrderLog:
             path, files=files, log_id=log_id, order=self._order, options=options or LogOptions(), suspect=suspect
         )
         self._reader = LogReader(path, files, limit=self._limit, log_id=self.log.log_id)
-        self._acked = 0
+        self._noted = (0, 0)
         self._recent: dict[int, Entry] = {}
         self._recent_bytes = 0
 
@@ -170,9 +170,11 @@ class OrderLog:
         self._order.commit = max(self._order.commit, entry)
 
     def note_acked(self, entry: int) -> None:
-        """All up to `entry` is acknowledged: the next sync makes that known to later openings. Raises OSError."""
-        if entry != self._acked and acked.note(self.log, entry):
-            self._acked = entry
+        """All up to `entry` is acknowledged: the next sync makes that, and what is committed of it, known to later
+        openings. Raises OSError."""
+        words = entry, min(self.commit, entry)
+        if words != self._noted and acked.note(self.log, *words):
+            self._noted = words
 
     def checksum(self, index: int) -> int:
         """The header checksum of an entry, or of the one before the first. Raises OutOfBounds, Corrupt."""

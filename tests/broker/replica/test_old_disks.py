@@ -7,6 +7,8 @@ from typing import ClassVar, NamedTuple
 import pytest
 from penstock.broker.member.directory import KnownPeers
 from penstock.broker.raft.messages import Entry, EntryKind, Kind, Message
+from penstock.broker.replica import acked
+from penstock.storage import layout
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.damaged import flip
@@ -86,7 +88,8 @@ def test_a_member_that_forgets_a_replacement_and_the_old_disk_are_no_second_majo
     shard.invariants.check(full=True)
 
 
-def test_a_newest_checkpoint_that_has_rotted_is_no_way_back_to_older_members():
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_newest_checkpoint_that_has_rotted_or_is_gone_is_no_way_back_to_older_members(gone):
     """It is that of the removal of one of two disks. A member that begins by the one before it knows neither removal,
     and would be a majority of the first members with both old disks, beside the other two."""
     shard = Shard(23, size=5)
@@ -104,7 +107,10 @@ def test_a_newest_checkpoint_that_has_rotted_is_no_way_back_to_older_members():
     shard.until(lambda: has_removed(forgets, second))
     forgets.crash(power=True)
     newest = max(name for name in forgets.files.contents if name.startswith(f"{DATA}/order/snapshot-"))
-    flip(forgets, newest, 80)
+    if gone:
+        del forgets.files.contents[newest]
+    else:
+        flip(forgets, newest, 80)
     produce(shard, topic, 2)
     rest = [member for member in shard.members.values() if member not in (forgets, *old)]
     new = {member: taken_out(member) for member in old}
@@ -298,3 +304,17 @@ class OfFive(OldDiskLife):
 def test_an_old_disk_that_comes_back_decides_nothing(seed, life, lives):
     shards = [life(seed + each).run() for each in range(lives)]
     assert sum(shard.counts.get("forgets", 0) for shard in shards) > 0
+
+
+def test_a_checkpoint_says_beside_the_order_too_what_is_committed():
+    shard = Shard(25)
+    produce(shard, shard.topic("t"), 2)
+    replica = followers(shard)[0].replica
+    assert replica is not None
+    log = replica.order.log
+    log.opened[-1].file.pwritev([bytes(64)], acked.POSITION)
+    replica.order._noted = (0, 0)
+    assert list(acked.found(log, acked.COMMITTED)) == []
+    replica.checkpoint()
+    (word,) = acked.found(log, acked.COMMITTED)
+    assert layout.split(word) == (log.generation, replica.order.commit)

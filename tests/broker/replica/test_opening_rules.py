@@ -174,6 +174,49 @@ def test_a_sector_that_does_not_verify_says_nothing(place):
     assert list(acked.found(order.log)) == []
 
 
+def committed(world: ReplicaWorld) -> list[int]:
+    return [layout.split(word)[1] for word in acked.found(world.order.log, acked.COMMITTED)]
+
+
+def test_what_the_order_says_is_committed_counts_where_no_checkpoint_does():
+    world, _ = begun()
+    for name in ("small", "sync_order", "commit", "small", "sync_order"):
+        OPERATIONS[name](world)
+    assert committed(world) == [world.commit]
+    assert opens(copy_of(world.files), world).opened.order.commit == world.commit < world.prefix.entry
+    world.order.commit = world.prefix.entry + 1
+    world.order.note_acked(world.prefix.entry)
+    assert committed(world) == [world.prefix.entry], "what is not durable here may yet be missing"
+
+
+def test_an_order_below_what_its_own_segments_say_was_committed_is_damage():
+    world, _ = begun()
+    files = without_the_named_batch(world)
+    world.commit_all()
+    world.order.note_acked(world.prefix.entry)
+    for path in segments_of(f"{DATA}/order", files):
+        page = copy_of(world.files)[path][acked.COMMITTED : acked.COMMITTED + 32]
+        files[path] = files[path][: acked.POSITION] + bytes(32) + page + files[path][acked.COMMITTED + 32 :]
+    with pytest.raises(ReplicaDamaged, match="was acknowledged here"):
+        opens(files, world)
+
+
+def test_a_snapshot_of_a_batch_that_the_order_does_not_reach_is_damage():
+    """The log has the batch, and so had the order: the state up to a batch is saved once that is committed."""
+    world, _ = begun()
+    before = copy_of(world.files)
+    for name in ("small", "sync_logs", "sync_order", "commit"):
+        OPERATIONS[name](world)
+    log = world.logs[LOGS[0]]
+    snapshots.save(world.files, PATHS[0], log.written, 2, b"state", LOGS[0])
+    files = copy_of(world.files)
+    opens(dict(files), world)
+    for path in segments_of(f"{DATA}/order", files):
+        files[path] = before[path]
+    with pytest.raises(ReplicaDamaged, match=f"has a snapshot of batch {log.written}, which the order does not reach"):
+        opens(files, world)
+
+
 def test_what_was_acknowledged_and_then_cut_by_a_conflict_is_no_damage():
     world, _ = begun()
     for name in ("small", "commit", "small", "small", "sync_order", "conflict", "sync_order"):

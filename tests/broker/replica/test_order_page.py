@@ -56,3 +56,4 @@ def test_the_page_states_how_long_files_wait_for_a_checkpoint_and_where_the_ackn
     seconds, most = order_checkpoints.WAIT_TICKS * TICK_S, order_checkpoints.WAITING_BYTES >> 20
     assert f"after {seconds:.0f} s, or once they may have {most} MiB" in TEXT
     assert f"at {acked.POSITION}. It is" in TEXT
+    assert f"Behind it, at {acked.COMMITTED}, stands" in TEXT
