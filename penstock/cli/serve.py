@@ -45,6 +45,9 @@ DOORS = ("resp", "http", "metrics")
 CLUSTER_FRAME_BYTES = 4 << 20
 """The largest batch of a cluster that does not say."""
 
+SPARE_BYTES = 1 << 20
+"""Of a frame between nodes: what the broker itself appends in a turn."""
+
 
 @click.command
 @click.option("--data", metavar="DIR", help="Data directory. Default: a directory of this user.")
@@ -217,7 +220,22 @@ def _limits(config: configuration.Config) -> dict[str, Any]:
     found = {name: getattr(config, name) for name in _ENGINE}
     if config.cluster and config.max_frame_bytes == configuration.FRAME_BYTES:
         found["max_frame_bytes"] = CLUSTER_FRAME_BYTES
+    if config.cluster:
+        _check_frames(found["max_frame_bytes"], len(config.listen))
     return found
+
+
+def _check_frames(frame_bytes: int, listeners: int) -> None:
+    """Raise InvalidConfig where a turn may take more than fits into a frame between nodes: it is one entry."""
+    from ..broker.intake import TURN_BYTES
+    from ..broker.peers.messages import FRAME_BYTES_MAX
+
+    most = (FRAME_BYTES_MAX - SPARE_BYTES - TURN_BYTES) // max(listeners, 1)
+    if frame_bytes > most:
+        raise configuration.InvalidConfig(
+            f"max_frame_bytes={frame_bytes} is over {most}, which is the most for a node of a cluster with --listen "
+            f"addresses: {listeners}: nodes could not send each other what comes in together; lower it"
+        )
 
 
 def _gateway(config: configuration.Config) -> str:
