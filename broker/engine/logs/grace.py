@@ -35,7 +35,7 @@ class Grace:
         self._began_s = time.monotonic_s
 
     def stood_still(self, since_us: int, since_s: float) -> None:
-        """The office served nobody from then on, in log time and by the monotonic clock: clients have to come back.
+        """The office served no client from then on, in log time and by the monotonic clock: clients have to come back.
 
         Where those of the outage before were not given BACK_S for that, this one prolongs it; so an office that stands
         still again and again keeps nothing for ever.
