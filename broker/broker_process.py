@@ -32,7 +32,7 @@ from ..storage.range_locks import RangeLocks
 from ..storage.segment_reader import SegmentCache
 from ..transport.keys import Key
 from ..transport.sockets import Sockets
-from ..transport.url import listen_url
+from ..transport.url import listen_url, local_address
 from . import control
 from .access import BrokerAccess
 from .admission import Admission
@@ -123,7 +123,8 @@ class Assembly:
             gate.check()
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
         self.advertise = list(config.advertise) or self.listen
-        held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.advertise[0], f"{boot_id():032x}")))
+        holder = lock.Holder(os.getpid(), self.advertise[0], f"{boot_id():032x}", local_address(self.listen))
+        held.note(msgspec.json.encode(holder))
         had_bytes = lock.take_bytes(held)  # the note has ended all grants
         incarnation, lock_file = renewed(held.path)
         doubts = UnresolvedSyncs(files, config.data)

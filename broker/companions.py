@@ -13,12 +13,11 @@ settings of the same names. Must not know: what a companion does.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from ..transport.url import parse
 from .children import Child
 from .control import StartFailed
 from .diagnostics import DiagnosticOptions
@@ -82,11 +81,3 @@ class Companion:
         if self.said_fd >= 0:
             os.close(self.said_fd)
             self.said_fd = -1
-
-
-def own_address(listen: Sequence[str]) -> str:
-    """The broker's address for a process of this machine: a Unix socket if it has one."""
-    for address in sorted(listen, key=lambda each: not each.startswith("unix")):
-        url = parse(address)
-        return f"tcp://127.0.0.1:{url.port}" if url.is_wildcard else address
-    raise AssertionError("a broker listens somewhere")

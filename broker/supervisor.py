@@ -33,9 +33,10 @@ from typing import Any
 import msgspec
 
 from ..storage.errors import Error
+from ..transport.url import local_address
 from . import control, log_levels
 from .children import Child, link_descriptors, part_of_broker
-from .companions import MODULES, Companion, own_address
+from .companions import MODULES, Companion
 from .config import ServeConfig
 from .diagnostics import say
 from .errors import CannotStart
@@ -262,7 +263,7 @@ class Supervisor:
         for role, settings in self._config.companions().items():
             if self._serving is not None and self._due.get(role, now) <= now:
                 self._due.pop(role, None)
-                self._try(role, partial(self._meet_broker, role, settings, own_address(self._serving.listen)))
+                self._try(role, partial(self._meet_broker, role, settings, local_address(self._serving.listen)))
 
     def _try(self, role: str, start: Callable[[], None]) -> None:
         """Start a child, after another pause if the system cannot now."""

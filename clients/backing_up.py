@@ -102,10 +102,10 @@ def _endpoint(files: Files, data: str) -> str:
         holder = lock.holder_of(files.read(f"{data}/{layout.LOCK}"))
     except msgspec.MsgspecError:
         holder = lock.Holder()
-    if not holder.endpoint:
+    if not holder.local:
         lock.take(f"{data}/{layout.LOCK}", files).release()  # which names the holder, or finds it gone
         raise AlreadyOpen(f"{data} was open in another process a moment ago: back up again")
-    return holder.endpoint
+    return holder.local
 
 
 def _served(answer: Checkpointed) -> Found:

@@ -280,12 +280,12 @@ def logs(data: Path) -> Iterator[Finding]:
 
 
 def served_at(data: Path) -> str:
-    """Where the broker listens that has the directory open, as its lock says; "" without one."""
+    """Where this machine reaches the broker that has the directory open, as its lock says; "" without one."""
     try:
         holder = lock.holder_of((data / layout.LOCK).read_bytes())
     except (OSError, msgspec.MsgspecError):
         return ""
-    return holder.endpoint if holder.boot == f"{boot_id():032x}" and is_alive(holder.pid) else ""
+    return holder.local if holder.boot == f"{boot_id():032x}" and is_alive(holder.pid) else ""
 
 
 def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:

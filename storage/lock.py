@@ -4,9 +4,9 @@ Idea: the writer of a node's data directory locks DATA/lock; an embedded log loc
 A log inside a data directory is guarded by the directory's lock, so no process can write beside a broker.
 
 Contract: the lock is the kernel's (OFD) and ends with the process that took it, killed or not; a forked child
-lets go of it. Its file names the holder (pid, endpoint, boot) for the message of AlreadyOpen, nothing more. Writing
-the holder truncates the file and so ends the grants of producers that append by themselves (lending/incarnation.py);
-one that is in the middle of an append holds a byte behind the lock.
+lets go of it. Its file names the holder for the message of AlreadyOpen, and a broker's address for commands beside it.
+Writing the holder truncates the file and so ends the grants of producers that append by themselves
+(lending/incarnation.py); one that is in the middle of an append holds a byte behind the lock.
 Must not know: what is written under it.
 """
 
@@ -26,8 +26,9 @@ class Holder(msgspec.Struct):
     """The holder, as the lock file names it."""
 
     pid: int = 0
-    endpoint: str = ""
+    endpoint: str = ""  # where clients connect; empty where the holder is no broker
     boot: str = ""
+    local: str = ""  # where processes of this machine do
 
 
 def directory_above(path: str, files: Files) -> str | None:

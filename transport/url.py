@@ -158,6 +158,13 @@ def reachable(endpoint: str, via: str) -> str:
     return f"tcp://{seen.host}:{url.port}"
 
 
+def local_address(listen: Sequence[str]) -> str:
+    """Where processes of this machine reach a listener at all of `listen`: a Unix socket, if there is one."""
+    address = min(listen, key=lambda each: not each.startswith("unix"))
+    url = parse(address, schemes=SOCKET_SCHEMES)
+    return f"tcp://{'[::1]' if url.host == '[::]' else '127.0.0.1'}:{url.port}" if url.is_wildcard else address
+
+
 def any_host(endpoint: str) -> str:
     """`endpoint` on the host that each client is connected to, where it is tcp; see `reachable`."""
     url = parse(endpoint, schemes=SOCKET_SCHEMES)

@@ -181,3 +181,19 @@ def committed(program: Program) -> int:
 def _settled(serving: Serving, name: str) -> bool:
     with RawClient(serving.url) as client:
         return client.ask(lambda request: m.AskTransaction(request, name))[0].finished
+
+
+def test_commands_beside_a_broker_ask_it_where_this_machine_reaches_it(tmp_path: Path) -> None:
+    """Neither at every interface, which is no place to connect to, nor at a name that is of other machines."""
+    data, private = str(tmp_path / "data"), f"unix://{tmp_path}/s"
+    for listen in ("tcp://0.0.0.0:0", private), ("tcp://0.0.0.0:0",):
+        config = ServeConfig(
+            data=data, listen=listen, advertise=("tcp://broker.invalid:7070",), insecure=True, board_rows=32
+        )
+        with Serving(config) as serving:
+            assert ran("backup", str(tmp_path / "backups"), "--data", data)["left_out"] == {}
+            found = subprocess.run(cli("doctor", "--data", data), capture_output=True, timeout=60, check=False)
+            broker = [each for each in map(json.loads, found.stdout.splitlines()) if each["check"] == "broker"]
+            port = serving.ready["listen"][0].rpartition(":")[2]
+            place = private if private in listen else f"tcp://127.0.0.1:{port}"
+            assert [each["says"] for each in broker] == [f"at {place}: serves 0 topics"]

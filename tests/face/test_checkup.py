@@ -267,7 +267,8 @@ def test_the_broker_of_the_directory_is_asked_and_no_other(on: Cli, broker: Serv
     other.mkdir(mode=0o700)
     lock = other / "lock"
     holders = (
-        {"pid": pid, "endpoint": broker.unix, "boot": boot} for pid, boot in ((1, "0"), (0, f"{boot_id():032x}"))
+        {"pid": pid, "endpoint": broker.unix, "boot": boot, "local": broker.unix}
+        for pid, boot in ((1, "0"), (0, f"{boot_id():032x}"))
     )
     for content in ("", '{"pid":', *map(json.dumps, holders)):
         lock.write_text(content)

@@ -10,6 +10,7 @@ from penstock.transport.url import (
     connect_url,
     has_translated_ports,
     listen_url,
+    local_address,
     parse,
     reachable,
 )
@@ -151,3 +152,19 @@ def test_what_is_advertised_can_be_connected_to():
 def test_two_addresses_overlap_where_one_process_cannot_listen_at_both(one: str, other: str, overlap: bool) -> None:
     first, second = listen_url(one), listen_url(other)
     assert (first.overlaps(second), second.overlaps(first)) == (overlap, overlap)
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        (["tcp://10.0.0.1:7", "unix:///a", "unix:///b"], "unix:///a"),
+        (["tcp://10.0.0.1:7", "ipc:///a"], "tcp://10.0.0.1:7"),
+        (["tcp://0.0.0.0:7"], "tcp://127.0.0.1:7"),
+        (["tcp://*:7"], "tcp://127.0.0.1:7"),
+        (["tcp://[::]:7"], "tcp://[::1]:7"),
+        (["tcp://[::1]:7"], "tcp://[::1]:7"),
+    ],
+)
+def test_a_process_of_this_machine_connects_to_a_unix_socket_or_to_one_host(listen: list[str], address: str) -> None:
+    assert local_address(listen) == address
+    assert connect_url(address)
