@@ -64,7 +64,7 @@ class MemberView:
         role, state, lag = LEADER if node == leader else "", "", UNKNOWN
         if (peer := status.members.get(node)) is not None:
             role, lag = LEARNER if peer.learner else FOLLOWER, max(0, status.last - peer.match)
-            state = _STATES[peer.pace] if node in reachable and peer.active else "unreachable"
+            state = _STATES[peer.pace] if node in reachable and peer.is_heard else "unreachable"
             if state == "replicating" and any(node in nodes for nodes in self._replica.digesting.undecided().values()):
                 state = "differing"
         elif node not in reachable:

@@ -124,7 +124,11 @@ def hears_quorum(state: RaftState) -> bool:
 
 
 def spares(state: RaftState, node: int) -> bool:
-    """The others have a quorum without a node, by what this leader heard of them in this period and the one before."""
-    active = {each: peer.active or state.heard.get(each, False) for each, peer in state.peers.items()}
-    active[node] = False
-    return joint_result(state.configuration.voters, state.configuration.outgoing, active) is Result.WON
+    """The others have a quorum without a node, by what this leader heard of them of late."""
+    heard = {each: is_heard(state, each) for each in state.peers} | {node: False}
+    return joint_result(state.configuration.voters, state.configuration.outgoing, heard) is Result.WON
+
+
+def is_heard(state: RaftState, node: int) -> bool:
+    """This leader heard of a member in this period or the one before: the count of a quorum begins a new period."""
+    return state.peers[node].active or state.heard.get(node, False)

@@ -55,7 +55,7 @@ class MemberStatus:
     next: int
     pace: FollowerPace
     learner: bool
-    active: bool  # heard of since the last check of the quorum
+    is_heard: bool  # of late: since the last check of the quorum but one
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class RaftNode:
         """Everything that is worth showing."""
         state = self._state
         members = {
-            node: MemberStatus(peer.match, peer.next, peer.pace, peer.learner, peer.active)
+            node: MemberStatus(peer.match, peer.next, peer.pace, peer.learner, election.is_heard(state, node))
             for node, peer in (state.peers.items() if state.role is Role.LEADER else ())
         }
         return RaftStatus(

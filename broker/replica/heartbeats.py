@@ -69,7 +69,7 @@ class Heartbeats:
         sound = {
             node: member.match
             for node, member in status.members.items()
-            if node in status.configuration.voters and member.active and not self.sparing.is_damaged(node)
+            if node in status.configuration.voters and member.is_heard and not self.sparing.is_damaged(node)
         }
         sound.pop(status.node, None)
         if sound and core.transfer(max(sound, key=sound.__getitem__)):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from penstock.broker.engine.ports import NodeStanding
 from penstock.broker.errors import InvalidRequest, NotLeader, Unavailable
+from penstock.broker.member.pace import ELECTION_TICKS
 from penstock.broker.member.view import MemberView
 from penstock.broker.peers.greeting import PeerIdentity
 from penstock.broker.raft.messages import Change, ChangeStep, Kind, Message, Operation
@@ -69,6 +70,21 @@ def test_a_directory_is_replaced_by_the_one_that_its_node_came_with(scene: Scene
     assert scene.replica.directories.table.uuids[other.number] == other.uuid
     with pytest.raises(InvalidRequest, match="has not come with another directory"):
         scene.replace(other.number)  # it was let in since
+
+
+def test_a_node_that_answers_is_never_shown_as_unreachable(scene: Scene) -> None:
+    """Not even where the leader has just counted its quorum, and began to listen anew."""
+    scene.shard.rounds()
+    seen = set[tuple[str, str]]()
+    for _ in range(3 * ELECTION_TICKS):
+        scene.replica.tick()
+        seen.add(scene.role(scene.other.number))
+        scene.shard.rounds()
+    assert seen == {("follower", "replicating")}
+    scene.shard.cut |= {(scene.leader.number, scene.other.number), (scene.other.number, scene.leader.number)}
+    for _ in range(3 * ELECTION_TICKS):
+        scene.shard.rounds()
+    assert scene.role(scene.other.number) == ("follower", "unreachable")
 
 
 @pytest.mark.parametrize("is_in", [True, False])

@@ -285,7 +285,7 @@ def test_a_replaced_member_votes_once_it_lacks_little():
     assert status.members[lost.number].pace is not FollowerPace.REPLICATE
     assert directories.next_change(status) is None
     for behind, votes in ((VOTES_BEHIND, True), (VOTES_BEHIND + 1, False)):
-        peer = MemberStatus(5, 6, FollowerPace.REPLICATE, learner=True, active=True)
+        peer = MemberStatus(5, 6, FollowerPace.REPLICATE, learner=True, is_heard=True)
         near = replace_fields(status, last=5 + behind, members={**status.members, lost.number: peer})
         change = directories.next_change(near)
         assert (change is not None) == votes
@@ -298,7 +298,7 @@ def test_a_leader_waits_for_the_very_entry_of_the_table():
     status = leader.replica.core.status()
     members = Members(status.configuration, DirectoryTable({number: b"%d" % number for number in (1, 2, 3)}))
     directories = Directories(leader.known, members, 7)
-    peer = MemberStatus(7, 8, FollowerPace.REPLICATE, learner=False, active=True)
+    peer = MemberStatus(7, 8, FollowerPace.REPLICATE, learner=False, is_heard=True)
     for match, missing in ((6, [2]), (7, [])):
         near = replace_fields(status, members={1: peer, 2: replace_fields(peer, match=match), 3: peer})
         assert directories.missing(near) == missing
@@ -321,7 +321,7 @@ def test_a_leader_that_opened_by_an_older_checkpoint_waits_for_the_entry_of_the_
     assert len(table_of(member).uuids) == 3
     assert not table_of(member).met
     for match, missing in ((2, [1, 2, 3]), (replica.places.entry, [])):
-        peer = MemberStatus(match, match + 1, FollowerPace.REPLICATE, learner=False, active=True)
+        peer = MemberStatus(match, match + 1, FollowerPace.REPLICATE, learner=False, is_heard=True)
         near = replace_fields(replica.core.status(), members=dict.fromkeys(shard.numbers, peer))
         assert replica.directories.missing(near) == missing
 
