@@ -247,6 +247,7 @@ class DirectLane(PartitionSender):
         trouble = appender.trouble
         self._end(f"appending failed: {type(trouble).__name__}: {trouble}" if trouble else appender.why)
         if trouble is not None or self._appended < WORTH:
+            self._on_refused(self.partition, self.why)
             self._ask_later()
         return False
 

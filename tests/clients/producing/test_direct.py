@@ -144,6 +144,19 @@ def test_what_an_appender_does_not_finish_goes_through_the_broker_once(client, l
     assert values(client) == [b"%d" % number for number in range(5)]
 
 
+def test_why_grants_are_good_for_little_is_told_once(client, lending, caplog) -> None:
+    """As for a topic whose records are compressed: each grant of it ends with its first record."""
+    with client.producer("t", direct=True) as producer, caplog.at_level(logging.WARNING):
+        for _ in range(WORTH):
+            producer.send(b"direct")
+        for told in (0, 1, 1):
+            lending.script.append("no room")
+            producer.send(b"through the broker")
+            line = f"records of topic t for partition 0 go through the broker: {producer.direct.reasons[0]}"
+            assert caplog.messages == [line] * told
+            producer._core.senders[0]._ask_at = 0.0
+
+
 def test_a_grant_that_was_good_for_little_is_asked_for_again_later(client, lending, monkeypatch) -> None:
     now = [0.0]
     monkeypatch.setattr(client._connection, "clock", lambda: now[0])
