@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..storage.units import size_text
 from ..transport.url import addresses
 from . import exits
 from .options import Invocation, with_session
@@ -45,7 +47,7 @@ def status(session: Invocation) -> int:
     else:
         leader = f"node {state.leader}" if state.leader else "none now"
         session.output.fields([("cluster", state.cluster), ("leader", leader), ("term", state.term)])
-        columns = ["node", "role", "state", ">lag", ">free bytes", ">clock ms", ">off by ms", "addresses", "progress"]
+        columns = ["node", "role", "state", ">lag", ">free", "clock", ">off by ms", "addresses", "progress"]
         session.output.table(columns, map(_row, _members(state)))
     return exits.OK if state.leader else exits.UNAVAILABLE
 
@@ -154,5 +156,10 @@ def _member(each: ClusterMember, median_us: int) -> dict[str, Any]:
 
 
 def _row(member: dict[str, Any]) -> list[Any]:
-    values = ["" if value is None else value for value in member.values()]
-    return [*values[:-2], ", ".join(member["addresses"]), values[-1]]
+    shown = {"free_bytes": size_text, "clock_ms": _clock_text, "addresses": ", ".join}
+    return ["" if value is None else shown.get(name, lambda same: same)(value) for name, value in member.items()]
+
+
+def _clock_text(at_ms: int) -> str:
+    second, ms = divmod(at_ms, 1000)
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M:%S}.{ms:03} UTC"

@@ -72,15 +72,22 @@ def _show(session: Invocation, values: dict[str, Any], before: dict[str, Any], e
         session.output.json(values)
         return
     columns = ["counter", ">value"] + ([">per second"] if before and every else [])
-    rows = [(name, _text(value), *_rate(name, value, before, every)) for name, value in sorted(values.items())]
+    now, then = _singly(values), _singly(before)
+    rows = [(name, _text(value), *_rate(name, value, then, every)) for name, value in sorted(now.items())]
     session.output.table(columns, rows)
     if every is not None:
         session.output.console.print()
 
 
+def _singly(values: dict[str, Any]) -> dict[str, Any]:
+    """The counters, and each kind of those that count by kind, as "requests.by_kind: Produce"."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= {f"{name}: {kind}": each for kind, each in value.items()} if isinstance(value, dict) else {name: value}
+    return found
+
+
 def _text(value: Any) -> Any:
-    if isinstance(value, dict):
-        return "; ".join(f"{name}: {_text(each)}" for name, each in sorted(value.items()))
     if isinstance(value, list):
         return f"{sum(value[1:])}, p50 {quantile(value, 0.5)}, p99 {quantile(value, 0.99)}"
     return f"{value:.6g}" if isinstance(value, float) else value

@@ -287,4 +287,7 @@ def test_readers_of_one_look_have_answers_of_their_own(monkeypatch):
 def test_histograms_are_shown_by_count_and_quantiles(cli: Cli, served):
     shown = cli("stats", "turns", "--url", served.unix).text
     assert re.search(r"turns.us +\d+, p50 \d+, p99 \d+", shown)
-    assert re.search(r"Ping: \d+", cli("stats", "requests.by", "--url", served.unix).text)
+    shown = cli("stats", "requests", "--url", served.unix).text
+    assert re.search(r"^requests.by_kind: Ping +[\d,]+ *$", shown, re.MULTILINE)
+    assert re.search(r"^requests.us: Ping +\d+, p50 \d+, p99 \d+ *$", shown, re.MULTILINE)
+    assert max(map(len, shown.splitlines())) < 80

@@ -1,9 +1,9 @@
-"""`penstock cluster status` says how far each clock is off from the median, which is what a leader goes by."""
+"""`penstock cluster status`: clocks beside the median, which is what a leader goes by, and what people are shown."""
 
 from __future__ import annotations
 
 import pytest
-from penstock.cli.cluster import _fields
+from penstock.cli.cluster import _fields, _row
 from penstock.transport.messages import ClusterMember, ClusterState
 
 S = 1_000_000
@@ -29,3 +29,13 @@ def off_by(*clocks_s: int) -> list[int | None]:
 )
 def test_each_clock_stands_to_the_median_of_a_majority(clocks_s, wanted):
     assert off_by(*clocks_s) == wanted
+
+
+def test_people_are_shown_room_and_clocks_as_they_read_them():
+    known = ClusterMember(1, "leader", "serving", 0, 78 << 30, 1_795_962_073_576_900, ["tcp://a:1", "tcp://b:1"])
+    other = ClusterMember(2, "", "unreachable", -1, -1, 0, [])
+    rows = [_row(each) for each in _fields(ClusterState(1, "c", 1, 1, 1, 1, [known, other]))["members"]]
+    assert rows == [
+        [1, "leader", "serving", 0, "78 GB", "2026-11-29 14:21:13.576 UTC", "", "tcp://a:1, tcp://b:1", ""],
+        [2, "", "unreachable", "", "", "", "", "", ""],
+    ]
