@@ -39,9 +39,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
         if not self.name or len(self.name) > NAME_MAX or not self.name.isprintable():
             raise InvalidPeers(f"--cluster {self.name!r}: a name has 1 to {NAME_MAX} printable characters")
         if len(self.peers) not in SIZES:
-            raise InvalidPeers(
-                f"--peer names {count_text(len(self.peers), 'node')}: a cluster has 3 or 5, this one too"
-            )
+            raise InvalidPeers(f"--peer names {count_text(len(self.peers), 'node')}: give 3 or 5, this one among them")
         if self.node not in self.peers:
             raise InvalidPeers(
                 f"--node {self.node} is none of the nodes that --peer names ({', '.join(map(str, sorted(self.peers)))})"
@@ -77,7 +75,7 @@ def peer_of(text: str) -> tuple[int, str]:
     """Number and address of `NUMBER=URL`. Raises InvalidPeers."""
     number, separator, address = text.partition("=")
     if not separator or not number.isdecimal() or not address:
-        raise InvalidPeers(f"--peer {text} is not NUMBER=URL, as in 1=tcp://10.0.0.1:7071")
+        raise InvalidPeers(f"--peer {text} is not NUMBER=URL, as in 1=tcp://10.0.0.1:7171")
     return int(number), address
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -188,26 +190,27 @@ COMMAND = re.compile(r"(?:^|[`|&] ?)penstock ([a-z][^`\n|&]*)", re.MULTILINE)
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """What a document tells its reader to type, as words."""
+    """What a document tells its reader to type, as words, without what a shell takes for itself."""
     for found in COMMAND.findall(text):
-        yield found.split("#")[0].split()
+        typed = shlex.split(re.sub(r"\$\([^)]*\)", "x", found), comments=True)
+        typed = list(takewhile(lambda word: not word.startswith((">", "<")), typed))
+        yield [word for word in typed if word != "..." and not word.startswith("$")]
 
 
 def wrong(words: list[str]) -> str | None:
-    """What is wrong with one command line of a document: a name or an option that does not exist."""
-    command: click.Command = cli
-    context = click.Context(cli)
-    for word in words:
-        if word.startswith("--"):
-            options = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
-            if word.partition("=")[0] not in options | {"--help", "--version"}:
-                return f"penstock {' '.join(words)}: no option {word}"
-        elif isinstance(command, click.Group):
-            names = ["run"] if ":" in word else word.split("|")  # `topic create|list` stands for both, shop:app for run
-            found = [command.get_command(context, name) for name in names]
-            if None in found:
-                return f"penstock {' '.join(words)}: no command {word}"
-            command = found[0] or command
+    """What is wrong with one command line of a document. In a sentence it may lack arguments."""
+    command, rest = cli, words
+    try:
+        while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+            name, rest = ("run", rest) if ":" in rest[0] else (rest[0], rest[1:])  # worker shop:app
+            if (found := command.get_command(click.Context(command), name)) is None:
+                return f"penstock {' '.join(words)}: no command {name}"
+            command = found
+        command.make_context("penstock", list(rest))
+    except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError, click.MissingParameter, click.BadOptionUsage):
+        return None
+    except click.UsageError as error:
+        return None if "does not exist" in error.message else f"penstock {' '.join(words)}: {error.message}"
     return None
 
 
@@ -217,7 +220,16 @@ def test_commands_and_options_in_the_documents_exist(page):
 
 
 @pytest.mark.parametrize(
-    "line", ["frobnicate", "topic frobnicate", "serve --frobnicate", "topic create x --frobnicate"]
+    "line",
+    [
+        "frobnicate",
+        "topic frobnicate",
+        "serve --frobnicate",
+        "topic create x --frobnicate",
+        "topic create x y",
+        "queue set mails sending rate=1/s",
+        "topic create x --partitions many",
+    ],
 )
 def test_a_command_that_does_not_exist_is_noticed(line):
     assert wrong(line.split())

@@ -45,7 +45,8 @@ def refusal_of(hello: PeerHello, own: PeerIdentity, uuid_of: Callable[[int], byt
     """Why a node is not let in. `uuid_of`: the uuid that this node knows of a node's directory, b"" if none yet;
     `entry`: of this node, see PeerHello."""
     if hello.cluster != own.cluster:
-        return f"node {hello.node} is of cluster {hello.cluster!r}, and this one of {own.cluster!r}: correct --peer"
+        of = f"node {hello.node} is of cluster {hello.cluster!r}, and this one of {own.cluster!r}"
+        return f"{of}: correct --cluster or --peer"
     if hello.node not in own.peers or hello.node == own.node:
         return f"node {hello.node} is none of the peers of node {own.node}: give all nodes the same --peer options"
     if hello.to != own.node:

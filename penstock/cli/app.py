@@ -44,7 +44,7 @@ COMMANDS = {
     "log": "Verify, repair and dump the logs of a data directory.",
     "sql": "Run SQL over topics.",
     "stats": "Show the broker's counters.",
-    "cluster": "Show the nodes of a cluster, and hand the lead over.",
+    "cluster": "Show a cluster's nodes, hand the lead over, and replace a lost disk.",
     "top": "Show live what the broker does.",
     "doctor": "Look for what may keep a broker from working, and say what to do.",
     "bench": "Measure a running broker.",

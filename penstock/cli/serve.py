@@ -92,7 +92,7 @@ SPARE_BYTES = 1 << 20
     help="Where a node of the cluster hears the others, at this port and the next; for each node, the same on all.",
 )
 @click.option(
-    "--peer-listen", metavar="URL", help="Where this node hears the others, if not at its --peer: tcp://*:7071."
+    "--peer-listen", metavar="URL", help="Where this node hears the others, if not at its --peer: tcp://*:7171."
 )
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option(

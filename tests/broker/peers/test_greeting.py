@@ -27,7 +27,7 @@ def test_a_peer_is_let_in(known: bytes, to_uuid: bytes) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"cluster": "d"}, "node 2 is of cluster 'd', and this one of 'c'"),
+        ({"cluster": "d"}, "node 2 is of cluster 'd', and this one of 'c': correct --cluster or --peer"),
         ({"node": 9}, "node 9 is none of the peers of node 1"),
         ({"node": 1}, "node 1 is none of the peers of node 1"),
         ({"to": 3}, "node 2 takes this node for node 3, and it is node 1"),
