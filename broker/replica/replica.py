@@ -197,7 +197,7 @@ class Replica:
         self.room.look(voters, self._uncommitted.bytes)
         members = status.members.items()
         if better := self.room.better(
-            node for node, each in members if node in voters and each.active and each.match == status.last
+            node for node, each in members if node in voters and each.is_heard and each.match == status.last
         ):
             self.core.transfer(better)
 

@@ -201,7 +201,7 @@ def test_a_leader_that_is_full_hands_over_to_a_voter_that_has_all_entries_though
         shard.turn(shard.deliver(0))
     status = leader.replica.core.status()
     assert [status.members[each.number].match == status.last for each in (behind, other)] == [False, True]
-    assert all(each.active for each in status.members.values())
+    assert all(each.is_heard for each in status.members.values())
     leader.replica.room.own = LITTLE
     shard.tick(leader)
     assert leader.replica.core.status().transferee == other.number
