@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from .errors import Corrupt
+from .errors import Corrupt, is_damage
 
 if TYPE_CHECKING:
     from .files import Files
@@ -113,11 +113,17 @@ class RunFiles:
         return xxh3_64_intdigest(body)
 
     def load(self, number: int, checksum: int) -> bytes:
-        """The body of a run. Raises Corrupt when it is missing, damaged, or another."""
+        """The body of a run. Raises Corrupt when it is missing, damaged, or another; StorageFull, OSError."""
         path = f"{self._directory}/{file_name(number)}"
-        if not self._files.exists(path):
-            raise Corrupt(f"{path} is missing, and a snapshot names it", path=path)
-        return decode(bytes(self._files.read(path)), number, checksum, self._log_id, path)
+        try:
+            data = self._files.read(path)
+        except OSError as error:
+            if not is_damage(error):
+                raise
+            raise Corrupt(
+                f"{path} is missing or cannot be read, and a snapshot names it: {error.strerror}", path=path
+            ) from error
+        return decode(data, number, checksum, self._log_id, path)
 
     def synced(self, numbers: Collection[int]) -> None:
         """Note that runs are durable."""

@@ -70,7 +70,7 @@ class RecoveringMember:
         self._room = room
         self._tell = tell
         self._told = -1
-        self._told_problem = ""
+        self._told_problem = self._told_refused = ""
         self._ticks = Ticks(now.monotonic_s)
         self.guard, self.portions, self.unavailable = node.guard, node.portions, node.unavailable
         self.warmed, self.eased, self.judge = node.warmed, node.eased, node.judge
@@ -87,14 +87,17 @@ class RecoveringMember:
             self._node.refuse(peer, message)
 
     def flush(self, now: Now, *, hurry: bool = False) -> list[LogWriter]:
-        """Take what peers sent, and ask for more. Raises ReplicaBroken once all is staged, StorageFull, Poisoned."""
+        """Take what peers sent, and ask for more. Raises ReplicaBroken once all is staged, Poisoned."""
         recovery, links = self._recovery, self._links
         for arrival in links.take():
             recovery.step(arrival.message, arrival.bodies)
         links.renewed()
         if self._ticks.due(now.monotonic_s):
+            recovery.room.own = self._room()
             recovery.tick()
             self._say_problem()
+            if warning := recovery.room.warning(now.monotonic_s):
+                say(warning)
         links.flush(now.monotonic_s)
         leader = tuple(links.advertised.get(recovery.leader, ()))
         self._node.standing = NodeStanding(FOLLOWER if leader else "", recovery.term, leader)
@@ -104,7 +107,10 @@ class RecoveringMember:
         return []
 
     def _say_problem(self) -> None:
-        """Say what could not be mended, when that has changed."""
+        """Say what could not be mended, and what there was no room for, when that has changed."""
+        if (refused := self._recovery.refused) not in ("", self._told_refused):
+            self._told_refused = refused
+            say(f"{refused}: this node goes on fetching what it has lost once there is room")
         if (problem := self._recovery.problem) not in ("", self._told_problem):
             self._told_problem = problem
             say(f"{problem}: this node fetches the log from a leader, once there is one that has it whole")

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ...storage.data_directory import DAMAGED, METADATA, ORDER, TOPICS
-from ...storage.errors import Corrupt, InvalidBatch, NewerFormat, Poisoned, StorageFull
+from ...storage.errors import Corrupt, InvalidBatch, NewerFormat, Poisoned, StorageFull, is_damage
 from ..raft.errors import EntriesLost
 from .errors import ReplicaBroken, StateDiffers
 
@@ -44,13 +44,15 @@ class NotedDamage(Struct, frozen=True, omit_defaults=True):
 
 
 def noted(files: Files, data: str) -> NotedDamage | None:
-    """The damage of a data directory; None without any."""
+    """The damage of a data directory; None without any. Raises StorageFull, OSError where that cannot be told now."""
     path = f"{data}/{DAMAGED}"
     if not files.exists(path):
         return None
     try:
         return msgspec.json.decode(files.read(path), type=NotedDamage)
     except (msgspec.MsgspecError, OSError) as error:
+        if isinstance(error, OSError) and not is_damage(error):
+            raise
         return NotedDamage(f"{path} cannot be read: {error}")
 
 

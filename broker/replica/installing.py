@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...storage.data_directory import ASIDE, DAMAGED, ORDER, STAGED, TOPICS, TRASH, log_path
-from ...storage.errors import StorageError
+from ...storage.errors import StorageError, is_damage
 from ...storage.log import LogOptions, LogWriter
 from ...storage.reader import LogReader
 from .errors import ReplicaDamaged
@@ -116,6 +116,8 @@ def _staged(files: Files, staged: str, wanted: InstalledLog) -> Iterator[list[by
         while (chunk := cursor.next(CHUNK_BYTES, wanted.seq)) is not None:
             yield [bytes(batch.buffer) for batch in chunk.batches]
     except StorageError as error:
+        if not is_damage(error):
+            raise
         raise ReplicaDamaged(f"{staged} cannot be read, and is to be installed: {error}") from error
     finally:
         reader.close()

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...storage.errors import InvalidBatch, StorageError
+from ...storage.errors import InvalidBatch, StorageError, is_damage
 from ...storage.mending import RottenRange, look_for_rot, mend
 from .catching_up import RETRY_TICKS
 from .catchup_messages import AskWhole, WholeBatches
@@ -127,7 +127,6 @@ class Mending:
             return
         if self._looking is None:
             self._looking = look_for_rot(self._files, f"{self._data}/{log}", self._durable)
-            self._mended = 0
         left = LOOKED_AT_ONCE
         try:
             for found in self._looking:
@@ -141,7 +140,10 @@ class Mending:
                 if left <= 0:
                     return
         except (StorageError, OSError) as error:
-            self._end_log(f"{log} cannot be read: {error}")
+            if is_damage(error):
+                self._end_log(f"{log} cannot be read: {error}")
+            else:
+                self._looking = None  # the next tick begins anew
             return
         self._end_log("")
 
@@ -150,7 +152,8 @@ class Mending:
         del self._logs[log]
         self._looking = self._rotten = self._end = None
         self._found = []
-        self._ended(log, self._mended, problem)
+        mended, self._mended = self._mended, 0
+        self._ended(log, mended, problem)
 
     # -- asking -------------------------------------------------------------------------------------
 
@@ -193,7 +196,11 @@ class Mending:
         except FileNotFoundError:
             self._found.clear()  # retention took it
         except (StorageError, OSError) as error:
-            self._end_log(f"{rotten.path} could not be mended: {error}")
+            if is_damage(error):
+                self._end_log(f"{rotten.path} could not be mended: {error}")
+            else:
+                self._looking = self._rotten = self._end = None  # a full disk, for example: the next tick looks anew
+                self._found = []
             return
         self.batches += len(self._found)
         self._mended += len(self._found)

@@ -13,8 +13,8 @@ in whatever state they are (mending.py). If that is all, an opening judges the f
 the others again while there is none.
 
 Contract: writes only `DATA/staged/`, and the promise of the term that it is served in, before the install record; and
-over what has rotted. `step` and `tick` raise ReplicaBroken once all is staged, or mended. Must not know links or
-clients.
+over what has rotted. On a full disk it fetches nothing, and goes on once there is room. `step` and `tick` raise
+ReplicaBroken once all is staged, or mended. Must not know links or clients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from ...storage import layout, snapshots
 from ...storage.data_directory import ORDER, STAGED, log_path
-from ...storage.errors import Corrupt, InvalidBatch, StorageError
+from ...storage.errors import Corrupt, InvalidBatch, StorageError, StorageFull, is_damage
 from ...storage.reader import LogReader
 from ...storage.recovery import NOTHING, LogEnd
 from ..raft.membership import restored
@@ -41,6 +41,7 @@ from .group_storage import check
 from .handing_out import HandingOut
 from .mending import Mending
 from .places import START
+from .room import DiskRoom
 from .staging import record_names
 
 if TYPE_CHECKING:
@@ -59,8 +60,12 @@ MEND_AGAIN_TICKS = 100
 """After so long without a leader, the others are asked again for what has rotted."""
 
 
+FULL_TICKS = 200
+"""So long nothing is fetched after the disk refused a piece."""
+
+
 class Recovery:
-    """See the module. `leader` and `term`: of the last word of a leader."""
+    """See the module. `leader` and `term`: of the last word of a leader. `room`: of the disk, which the driver says."""
 
     def __init__(
         self, files: Files, data: str, order_id: bytes, *, node: int, damage: NotedDamage, promises: Promises,
@@ -94,6 +99,10 @@ class Recovery:
         )  # fmt: skip
         self.problem = ""
         """Why what has rotted could not be mended."""
+        self.room = DiskRoom(node)
+        self.refused = ""
+        """What the disk had no room for; "" once it is tried again."""
+        self._rest = 0  # ticks until then
         self._idle = 0  # ticks in which nothing was mended, and no state was fetched
         self._rotten = damage.logs(data) if damage.judged else set[str]()
         self._begin_mending()
@@ -111,22 +120,31 @@ class Recovery:
 
     def _go_on(self) -> None:
         """Have the files judged anew where all that had rotted is mended. Raises ReplicaBroken."""
-        if self.damage.judged and not self._rotten:
-            note_mended(self._files, self._data, self.damage)
+        if self.damage.judged and not self._rotten and not self.waits:
+            try:
+                note_mended(self._files, self._data, self.damage)
+            except StorageFull as error:
+                self._wait(error)
+                return
             raise ReplicaBroken(f"{self.mending.batches} batches that had rotted are those of the other nodes again")
 
     def step(self, message: Message, bodies: Mapping[tuple[bytes, int, int], bytes] | None = None) -> None:
-        """Take a message of a peer. Raises ReplicaBroken once all is staged, StorageFull, Poisoned, OSError."""
+        """Take a message of a peer. Raises ReplicaBroken once all is staged, Poisoned, OSError."""
         if message.kind in (Kind.SHIP, Kind.PIECE):
             with suppress(InvalidBatch):
                 self._got(message.sender, cm.decode(message.context), bodies or {})
         elif message.kind in FROM_LEADER and message.term >= self.term:
             self.leader, self.term = message.sender, message.term
-            if not self.mending.is_busy:
+            if not self.mending.is_busy and not self.waits:
                 self.catching_up.begin(message.sender)
 
     def tick(self) -> None:
         """Time passed. Raises ReplicaBroken once all that had rotted is mended."""
+        self._rest = max(0, self._rest - 1)
+        if self.waits:
+            self.catching_up.end()  # what is staged stays
+        else:
+            self.refused = ""
         self.catching_up.tick()
         self.handing_out.tick()
         self.mending.tick()
@@ -137,13 +155,24 @@ class Recovery:
         elif self._idle > MEND_AGAIN_TICKS:
             self._begin_mending()
 
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is fetched until there is room on the disk."""
+        return self.room.is_full or self._rest > 0
+
+    def _wait(self, error: StorageFull) -> None:
+        self.refused, self._rest = error.message, FULL_TICKS
+
     def _got(self, member: int, said: cm.Said, bodies: Mapping[tuple[bytes, int, int], bytes]) -> None:
         if isinstance(said, cm.AskWhole):
             self.handing_out.asked(member, said)
         elif isinstance(said, cm.WholeBatches):
             self.mending.take(member, said, beside(said, bodies))
-        elif not isinstance(said, (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)):
-            self._got_of_state(member, said, bodies)
+        elif not isinstance(said, (cm.AskManifest, cm.AskBatches, cm.AskFile, cm.Staged)) and not self.waits:
+            try:
+                self._got_of_state(member, said, bodies)
+            except StorageFull as error:
+                self._wait(error)
 
     def _got_of_state(self, leader: int, said: cm.Shipped, bodies: Mapping[tuple[bytes, int, int], bytes]) -> None:
         if isinstance(said, cm.Manifest):
@@ -168,7 +197,9 @@ class Recovery:
             return None
         try:
             return sound_end(self._files, path, shipped.log_id, seq, checksum)
-        except (StorageError, OSError):
+        except (StorageError, OSError) as error:
+            if not is_damage(error):
+                raise
             return None
 
     def close(self) -> None:
@@ -198,10 +229,12 @@ def sound_end(files: Files, path: str, log_id: bytes, seq: int, checksum: int) -
 
 
 def _newest_checkpoint(files: Files, data: str, order_id: bytes) -> Checkpoint | None:
-    """The newest checkpoint that can be read."""
+    """The newest checkpoint that can be read. Raises StorageFull, OSError where that cannot be told now."""
     path = f"{data}/{ORDER}"
     try:
         found = snapshots.load_newest(files, path, order_id)
         return None if found is None else checkpoints.decode(found.body, path)
-    except (Corrupt, OSError):
+    except (Corrupt, OSError) as error:
+        if not is_damage(error):
+            raise
         return None

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from ...storage import layout, snapshots
 from ...storage.data_directory import STAGED
-from ...storage.errors import Error
+from ...storage.errors import Error, is_damage
 from ...storage.log import LogOptions, LogWriter
 from ...storage.recovery import LogEnd
 from . import checkpoint as checkpoints
@@ -105,7 +105,9 @@ class StagedLog:
             found = LogWriter.open(
                 self.path, files=self._files, options=options, order=Replicated(Places(0, {})),
             )  # fmt: skip
-        except Error:
+        except Error as error:
+            if not is_damage(error):
+                raise  # a full disk, for example: what was fetched is whole
             return None
         if self._fits(found):
             return found

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...storage.data_directory import METADATA, ORDER
-from ...storage.errors import Corrupt, InvalidBatch, InvalidTopic
+from ...storage.errors import Corrupt, InvalidBatch, InvalidTopic, is_damage
 from ...storage.layout import PROMISES
 from ..engine.node import Node
 from ..raft.node import RaftNode
@@ -57,6 +57,13 @@ def open_files(
             return _open_files(files, data, ids, options, suspect)
     except (ReplicaDamaged, Corrupt, InvalidBatch, InvalidTopic) as error:
         found = damage.note(files, data, error.message, getattr(error, "path", ""), judged=True)
+        raise ReplicaDamaged(found.reason) from error
+    except OSError as error:
+        if not (is_damage(error) and error.filename):  # those of reading name their file
+            raise
+        found = damage.note(
+            files, data, f"{error.filename} cannot be read: {error.strerror}", error.filename, judged=True
+        )
         raise ReplicaDamaged(found.reason) from error
     raise ReplicaDamaged(found.reason)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 import pytest
@@ -127,3 +128,13 @@ def test_repair_brings_every_partition_back(snapshots: bool):
     assert refused == {(f"{DATA}/metadata", f"nothing in {DATA}/metadata says which topics there are")}, (
         "that would give up every topic"
     )
+
+
+@pytest.mark.parametrize(("code", "error"), [(errno.ENOMEM, OSError), (errno.EIO, Corrupt)])
+def test_a_catalogue_is_not_called_damaged_for_an_error_that_says_nothing_of_its_bytes(code: int, error: type):
+    files = filled(snapshots=False)
+    for path, content in files.contents.items():
+        if path.startswith(f"{DATA}/metadata/"):
+            files.disk(content).unreadable = code
+    with pytest.raises(error, match=f"{DATA}/metadata"):
+        Core(files)

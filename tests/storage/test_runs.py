@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
 from penstock.storage import runs, snapshots
-from penstock.storage.errors import Corrupt
+from penstock.storage.errors import Corrupt, StorageFull
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.runs import RunFiles
 from support.files import Disk, Note, RecordingFiles
@@ -64,6 +65,17 @@ def test_a_run_of_another_log_or_number_is_refused() -> None:
         found.load(2, checksum)
     with pytest.raises(Corrupt, match="missing"):
         found.load(1, checksum)
+
+
+def test_a_run_that_cannot_be_read_is_not_to_be_had_unless_that_may_pass() -> None:
+    files = RecordingFiles()
+    found = RunFiles(files, "/log", LOG_ID)
+    checksum = found.save(1, b"x")
+    for code, error in ((errno.EIO, Corrupt), (errno.EMFILE, StorageFull), (errno.ENOMEM, OSError)):
+        files.fail("open", 1, code)
+        with pytest.raises(error):
+            found.load(1, checksum)
+    assert found.load(1, checksum) == b"x"
 
 
 def test_only_what_is_named_stays() -> None:

@@ -11,6 +11,7 @@ Contract: deterministic, page by page. Names are durable at once; what is synced
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ class Disk:
         self.errors = 0  # failed write-backs so far
         self.told = 0  # the last of them that any descriptor was told of
         self.fails = False  # the next write-back does
+        self.unreadable = 0  # the error of every read
 
 
 class Killed(BaseException):
@@ -51,6 +53,11 @@ class CachedFile(MemoryFile):
         self._disk = disk
         self._files = files
         self._seen = disk.errors if disk.told == disk.errors else disk.told
+
+    def pread(self, size: int, position: int) -> bytes:
+        if self._disk.unreadable:
+            raise OSError(self._disk.unreadable, os.strerror(self._disk.unreadable), self.path)
+        return super().pread(size, position)
 
     def allocate(self, size: int) -> None:
         self._files.take_space(self.path)

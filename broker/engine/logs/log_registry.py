@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ....storage.errors import Corrupt, Error, Poisoned, StorageError
+from ....storage.errors import Corrupt, Error, Poisoned, StorageError, is_damage
 from ...errors import Unavailable
 from ..ports import Store
 from ..tables import effects as fx
@@ -97,6 +97,8 @@ class LogRegistry:
         try:
             return replay(self.store.metadata(), CatalogueState, self.store)
         except (Corrupt, OSError) as error:
+            if not is_damage(error):
+                raise
             reason = _named(error).message
             raise Corrupt(
                 f"the catalogue cannot be read, and without it the node knows none of its topics: {reason}"

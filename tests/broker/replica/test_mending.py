@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 import pytest
@@ -10,8 +11,8 @@ from penstock.broker.replica.catching_up import RETRY_TICKS
 from penstock.broker.replica.catchup_messages import AskWhole, WholeBatches
 from penstock.broker.replica.mending import ROUNDS, Mending
 from penstock.storage.data_directory import ORDER
-from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.verify import verify
+from support.files import RecordingFiles
 from support.logs import LOG_ID, build
 
 
@@ -19,7 +20,8 @@ class Alone:
     """A `Mending` over a log with rot in some batches, whose other members are played by the test."""
 
     def __init__(self, *rotten: int, others: Sequence[int] = (2, 3)) -> None:
-        self.log = build(MemoryFiles(), f"/data/{ORDER}", shape=((1, 1, 1), (1, 1, 1), (1, 1)))
+        self.files = RecordingFiles()
+        self.log = build(self.files, f"/data/{ORDER}", shape=((1, 1, 1), (1, 1, 1), (1, 1)))
         for seq in rotten:
             name, position = self.log.places[seq]
             self.log.files.contents[f"{self.log.directory}/{name.segment_file}"].data[position + 9] ^= 1
@@ -151,3 +153,31 @@ def test_damage_that_cannot_be_mended_ends_it_and_the_next_log_is_looked_at():
     alone.mending.tick()
     assert alone.ended[1][0] == "metadata"
     assert not alone.mending.is_busy
+
+
+@pytest.mark.parametrize("kind", ["open", "write"])
+def test_a_log_that_cannot_be_read_or_written_now_is_mended_later(kind: str):
+    alone = Alone(2, 5)
+    alone.answer(2, 2)
+    alone.mending.tick()
+    alone.files.fail(kind, 1, errno.EMFILE)
+    alone.answer(2, 5)
+    assert (alone.ended, alone.mending.batches) == ([], 1)
+    alone.answer(2, 5)
+    assert alone.mending.batches == 1, "nothing is asked for now"
+    alone.files.fail("open", 1, errno.ENOMEM)
+    alone.mending.tick()
+    alone.mending.tick()
+    alone.answer(2, 5)
+    alone.mending.tick()
+    assert alone.ended == [(ORDER, 2, "")]
+    alone.mending.begin(ORDER)
+    alone.mending.tick()
+    assert alone.ended[1:] == [(ORDER, 0, "")]
+
+
+def test_a_log_that_a_bad_sector_keeps_from_being_written_is_not_mended():
+    alone = Alone(2)
+    alone.files.fail("write", 1, errno.EIO)
+    alone.answer(2, 2)
+    assert "could not be mended" in alone.ended[0][2]
