@@ -198,6 +198,10 @@ MUTANTS = [
         "        self._overlays.dirty[self._overlay] = None  # what waited", "        # what waited", _STOPPED,
     ),
     LendingMutant(
+        "no log is lent behind a change of rights", f"{_OFFICE}/lending.py",
+        "        self._asking.clear()\n", "", _OTHERS,
+    ),
+    LendingMutant(
         "no log is lent to a connection that is gone", f"{_OFFICE}/lending.py",
         "if self._asking.pop(asking, None) is None:", "if False:", _STOPPED,
     ),

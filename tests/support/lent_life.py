@@ -41,7 +41,8 @@ class LentLife:
 
     def step(self) -> None:
         number = self.dice.randrange(2)
-        kinds = ["append"] * 8 + ["turn"] * 6 + ["commit", "other", "wait", "wait", "stop", "gone", "resign", "restart"]
+        kinds = ["append"] * 8 + ["turn"] * 6 + ["commit", "other", "wait", "wait", "stop"]
+        kinds += ["orphan", "orphan", "gone", "resign", "restart"]
         kind = self.dice.choice(kinds)
         self.met[kind] += 1
         getattr(self, f"_{kind}")(number)
@@ -104,6 +105,24 @@ class LentLife:
             if producer.appender.ended:
                 producer.appender.end()
             self._resend(producer, value, sequence)
+
+    def _orphan(self, number: int) -> None:
+        """The connection of a stopped process is gone, or another thread of it has no use for the grant, or asks for
+        the next one: the lock stays.
+        """
+        producer, core = self.producers[number], self.scene.core
+        if number not in self.stopped:
+            return
+        end = self.dice.choice(["orphaned", "asked anew", "given back"])
+        self.met[end] += 1
+        if end == "orphaned":
+            producer.gone()
+        elif end == "asked anew":
+            identity, sequence = producer._producer, producer.sequence - 1
+            core.send(lambda request: m.Lend(request, self.topic, number, identity, 0, sequence), peer=producer._peer)
+        elif producer.grant is not None:
+            back = m.GiveBack(self.topic, number, producer.grant.number)
+            core.node.receive(producer._peer, back, b"", core.now)
 
     def _gone(self, number: int) -> None:
         """A process is killed; another one goes on under a new identity."""

@@ -121,9 +121,9 @@ class Lending:
         self._asking[asking] = peer
 
         def begun() -> None:
-            if self._asking.pop(asking, None) is None:
-                return  # its connection is gone, and would hold the log for ever
             try:
+                if self._asking.pop(asking, None) is None:  # a grant would outlast what ends it
+                    raise NotLent("the rights or the connection of its producer have changed since it asked")
                 self._check(peer, message, partition, now, principal)
                 self._grant(peer, owner, message, partition, now)
             except Error as error:
@@ -337,7 +337,11 @@ class Lending:
         self._distrusted.discard(peer)
 
     def judge(self, current: Callable[[str], Principal]) -> None:
-        """Take back logs whose producers may not write them any more. `current`: principals by what they proved."""
+        """Take back logs whose producers may not write them any more. `current`: principals by what they proved.
+
+        Those that ask for a log now are to ask again.
+        """
+        self._asking.clear()
         for loan in list(self.loans.values()):
             if not authorize(current(loan.owner), "write", f"topic:{loan.partition.topic}"):
                 self._take_back(loan)

@@ -86,7 +86,7 @@ class Gather:
         self,
         finish: Callable[[], object],
         refuse: Callable[[Error], None],
-        on_failure: Callable[[], None] | None = None,
+        on_failure: Callable[[], object] | None = None,
         ahead: Callable[[Place], bool] | None = None,
     ) -> None:
         """`on_failure` is called at the first failure, when others may still be on their way.

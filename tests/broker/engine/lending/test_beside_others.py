@@ -88,6 +88,17 @@ def test_a_grant_ends_when_its_producer_may_not_write_any_more(scene: Scene, top
     assert ask(scene, user("ann", "read"), lend(topic, 902)).code == "forbidden"
 
 
+def test_no_grant_follows_the_end_of_the_right_to_write(scene: Scene, topic: bytes) -> None:
+    """A log that has to begin a term first is lent after a commit, and rights may change in between."""
+    node, core = scene.core.node, scene.core
+    node.receive("direct", lend(topic, 901), b"", core.now, user("ann", "write"))
+    assert core.answer(901) is None
+    node.judge(lambda name: user(name, "read"))
+    core.turn()
+    assert (core.answer(901).code, scene.lent()) == ("not_lent", 0)
+    assert isinstance(ask(scene, user("bob", "write"), m.Lend(902, topic, 0, 78, 0, 0), peer="other"), m.Lent)
+
+
 def test_a_producer_gives_back_what_it_may_not_write_any_more(scene: Scene, topic: bytes) -> None:
     number = ask(scene, user("ann", "write"), lend(topic, 901)).number
     scene.core.node.receive("direct", m.GiveBack(topic, 0, number), b"", scene.core.now, user("ann"))

@@ -20,4 +20,4 @@ def test_lives_meet_everything() -> None:
         life.run(80)
         met += life.met
     wanted = {"direct", "resent", "Lent", "Failure", "stopped", "gone", "resign", "commit within", "die within"}
-    assert not wanted - set(met), met
+    assert not (wanted | {"orphaned", "asked anew", "given back"}) - set(met), met
