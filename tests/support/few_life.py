@@ -121,7 +121,7 @@ class FewLife:
 
     def look(self) -> None:
         """Both are equal."""
-        one, other = map(_all_of, self.rigs)
+        one, other = map(all_of, self.rigs)
         for what in one:
             assert one[what] == other[what], f"seed {self.seed}, {self.steps[-8:]}: {what} differs"
 
@@ -228,7 +228,7 @@ class FewLife:
         self.one()
         for rig in self.rigs:
             for log in rig.node.logs:
-                log.append = _no_room
+                log.append = no_room
             rig.node.flush(rig.now)
             for log in rig.node.logs:
                 del log.append
@@ -238,11 +238,11 @@ class FewLife:
             rig.pass_time(1.0, 0.5)
 
 
-def _no_room(batches: Any, now_us: int) -> Any:
+def no_room(batches: Any, now_us: int) -> Any:
     raise StorageFull("no room")
 
 
-def _all_of(rig: Rig) -> dict[str, Any]:
+def all_of(rig: Rig) -> dict[str, Any]:
     """Everything that may not depend on how a batch was judged."""
     registry = rig.node._registry
     partitions = list(registry.partitions.values()) if rig.node._office is not None else []
