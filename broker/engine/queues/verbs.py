@@ -51,6 +51,9 @@ RAN_OUT = "the lease ran out"
 Progress = tuple[int, bytes]
 """An offset, and its worker's progress."""
 
+KEYED_MOST = 1000
+"""Records of one lease where keys are looked at, which takes some 20 us for each."""
+
 PASSED_MAX = 1000
 """Void or cancelled untouched records that each lease may skip again."""
 
@@ -165,7 +168,7 @@ def lease(
         return None
     source = record_source(partition, queue)
     if is_keyed(queue):
-        choice = schedulers.choose(partition, queue, source, limit, now_us)
+        choice = schedulers.choose(partition, queue, source, min(limit, KEYED_MOST), now_us)
     else:
         choice = choose(queue, source, limit, now_us)
     if not choice.runs:

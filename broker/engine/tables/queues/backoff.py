@@ -1,7 +1,8 @@
 """Back-off: the delay before a failed record is retried.
 
 Idea: exponential back-off: the delay doubles with each attempt up to a limit. A random part is taken off (jitter), so
-that records that failed together do not return together.
+that records that failed together do not return together. Of a long run, neighbours do: it is cut into a few hundred
+stretches, each with a delay of its own, so that a lease of any length is returned in one turn.
 
 Contract: computes times and changes nothing. Times are log time; randomness is an argument. Pure.
 """
@@ -24,6 +25,9 @@ TimedRun = tuple[int, int, int, int]
 DOUBLINGS_MAX = 64
 """Beyond this, every delay is at its limit."""
 
+STRETCHES = 256
+"""Stretches of one run, at most, that have delays of their own."""
+
 
 def backed_off(settings: QueueSettings, now_us: int, chance: Chance, run: Run) -> list[TimedRun]:
     """The retry times of a failed run."""
@@ -31,9 +35,10 @@ def backed_off(settings: QueueSettings, now_us: int, chance: Chance, run: Run) -
     pause_us = 1e6 * min(settings.backoff_max_s, settings.backoff_s * 2.0 ** min(attempt - 1, DOUBLINGS_MAX))
     if not settings.jitter or not pause_us:
         return [(first, count, attempt, now_us + round(pause_us))]
+    end, step = first + count, -(-count // STRETCHES)
     return [
-        (offset, 1, attempt, now_us + round(pause_us * (1 - settings.jitter * chance())))
-        for offset in range(first, first + count)
+        (begin, min(step, end - begin), attempt, now_us + round(pause_us * (1 - settings.jitter * chance())))
+        for begin in range(first, end, step)
     ]
 
 

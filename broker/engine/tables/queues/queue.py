@@ -37,7 +37,7 @@ HISTORY_MAX = 20
 
 
 class DeadLetter(Struct, array_like=True):
-    """A dead-lettered record: retried only when redriven."""
+    """A dead-lettered record, or several that fared alike: retried only when redriven."""
 
     attempt: int
     time_us: int
@@ -208,16 +208,18 @@ class Queue:
         """Records went from a lease to retrying, or were taken and came back."""
         if not effect.token:
             for first, count, attempt, ready_us in effect.runs:
-                for offset in range(first, first + count):
-                    self.retrying[offset] = RetryingRecord(attempt, ready_us)
+                self.retrying.put(first, first + count, RetryingRecord(attempt, ready_us))
             return
         lease = self.leases.get(effect.token)
         if lease is None:
             return
         for first, count, attempt, ready_us in effect.runs:
-            for offset in range(first, first + count):
-                if offset < self.gone_below:
-                    continue
+            begin, end = max(first, self.gone_below), first + count
+            if self._are_alike(lease):
+                history = self._history(lease, begin, time_us, effect.reason)
+                self.retrying.put(begin, end, RetryingRecord(attempt, ready_us, 0, history, effect.released))
+                begin = end
+            for offset in range(begin, end):
                 if offset in self.cancelling:
                     self.cancelled.add(offset)
                     self._over([(offset, 1)], time_us)
@@ -232,11 +234,15 @@ class Queue:
         """Records went from a lease, or from retrying, to dead-lettered."""
         lease = self.leases.get(effect.token)
         for first, count, attempt in effect.runs:
-            for offset in range(first, first + count):
+            begin, end = max(first, self.gone_below), first + count
+            if lease is not None and self._are_alike(lease):
+                history = self._history(lease, begin, time_us, effect.reason)
+                letter = DeadLetter(attempt, time_us, effect.reason, history)
+                self.dead_letters.update(dict.fromkeys(range(begin, end), letter))
+                begin = end
+            for offset in range(begin, end):
                 if effect.token and lease is None and offset >= self.frontier:
                     continue  # its lease was lost with a damaged batch: here it is untouched, and will be tried
-                if offset < self.gone_below:
-                    continue
                 waited = self.retrying.pop(offset, None)
                 if offset in self.cancelling:
                     self.cancelled.add(offset)
@@ -347,7 +353,11 @@ class Queue:
 
     def _remembers(self, lease: Lease) -> bool:
         """Whether single records of a lease have a key, history or progress."""
-        return bool(self.cancelling or self.progress or lease.history or lease.keys)
+        return bool(self.progress) or not self._are_alike(lease)
+
+    def _are_alike(self, lease: Lease) -> bool:
+        """Whether all records of a lease fare alike when they leave it: none has a key, a history, or was cancelled."""
+        return not (self.cancelling or lease.history or lease.keys)
 
     def _settled(self, lease: Lease, *, ended: bool) -> None:
         """Remove a lease that holds nothing any more."""

@@ -25,13 +25,18 @@ def test_a_random_life_gives_what_a_plain_table_gives(seed: int):
     for _ in range(400):
         now_us += chance.randrange(3)
         offset = chance.randrange(60)
-        if chance.random() < 0.6:
+        if chance.random() < 0.2:
+            end, ready_us = offset + chance.randrange(90), now_us + chance.randrange(-5, 40)
+            plain |= dict.fromkeys(range(offset, end), ready_us)
+            table.put(offset, end, RetryingRecord(1, ready_us))
+        elif chance.random() < 0.6:
             plain[offset] = now_us + chance.randrange(-5, 40)
             table[offset] = RetryingRecord(1, plain[offset])
         else:
             plain.pop(offset, None)
             table.pop(offset, None)
         limit = chance.randrange(1, 8)
+        assert {at: each.ready_us for at, each in table.items()} == plain
         ready = sorted(at for at, ready_us in plain.items() if ready_us <= now_us)
         assert table.ready(now_us, limit) == ready[:limit]
         assert table.next_us(now_us) == min((at for at in plain.values() if at > now_us), default=None)
@@ -43,3 +48,15 @@ def test_a_record_that_comes_and_goes_leaves_nothing_behind():
         table[1] = RetryingRecord(1, time_us)
         table.pop(1)
     assert len(table._timed) <= SLACK + 3
+
+
+def test_records_set_together_are_one_entry_and_passed_once_when_they_leave():
+    table = RetryingTable()
+    table.put(0, 100_000, RetryingRecord(1, 5))
+    table.put(7, 7, RetryingRecord(1, 1))
+    assert table._timed == [(5, 0, 100_000)]
+    for offset in range(3):
+        del table[offset]
+    assert table.next_us(0) == 5
+    assert table._timed == [(5, 3, 99_997)]
+    assert table.ready(5, 3) == [3, 4, 5]
