@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..storage.linux import need_linux
+from ..transport.errors import none_left
 from ..transport.keys import KeyLike, check_key, key_of
 from ..transport.socket_options import MESSAGE_BYTES_MAX
 from ..transport.url import addresses, parse
@@ -32,7 +33,10 @@ def open_connection(
 
 
 def open_channel(url: str, *, clock: Callable[[], float], key: KeyLike = None) -> ClientChannel:
-    """The channel that serves `url`, one address. Imports the engine (half of all code) and ZeroMQ only if needed."""
+    """The channel that serves `url`, one address. Imports the engine (half of all code) and ZeroMQ only if needed.
+
+    Raises InvalidUrl, InvalidKey, and CannotListen where no descriptor is left.
+    """
     found = parse(url)
     check_key(key)
     if found.scheme == "mem":
@@ -51,4 +55,7 @@ def open_channel(url: str, *, clock: Callable[[], float], key: KeyLike = None) -
         return UnixChannel(url, max_bytes=MESSAGE_BYTES_MAX, clock=clock)
     from .channels.zmq import ZmqChannel
 
-    return ZmqChannel(url, max_bytes=MESSAGE_BYTES_MAX, key=key_of(key) if found.scheme == "tcp" else None)
+    try:
+        return ZmqChannel(url, max_bytes=MESSAGE_BYTES_MAX, key=key_of(key) if found.scheme == "tcp" else None)
+    except OSError as error:
+        raise none_left(error.strerror) from error

@@ -67,6 +67,11 @@ class CannotListen(TransportError):
     code = "cannot_listen"
 
 
+def none_left(why: str | None) -> CannotListen:
+    """Where no socket can be made, for the reason that the system says."""
+    return CannotListen(f"no socket left ({why}); raise ulimit -n or close some")
+
+
 class SessionBroken(TransportError):
     """A producer whose sequence was broken cannot go on; what broke it is in the message."""
 

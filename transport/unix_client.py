@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from .bell import EventBell
-from .errors import CannotListen, ProtocolError
+from .errors import ProtocolError, none_left
 from .sent import Sent
 from .socket_options import MESSAGE_BYTES_MAX
 from .unix_connection import READ_BYTES, READING, Lost, UnixConnection
@@ -55,7 +55,7 @@ class UnixClient:
             self._epoll = select.epoll()
             self._wake = EventBell()
         except OSError as error:
-            raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
+            raise none_left(error.strerror) from error
         self._woken = False  # `_wake` may be readable
         self._epoll.register(self._wake, select.EPOLLIN)
         self._spare = memoryview(bytearray(READ_BYTES))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from . import ipc_paths
 from .descriptors import DescriptorRoom
-from .errors import AddressInUse, CannotListen, ProtocolError
+from .errors import AddressInUse, CannotListen, ProtocolError, none_left
 from .sent import Sent
 from .socket_options import BINDING, COMMON, MESSAGE_BYTES_MAX
 from .unix_connection import READ_BYTES, Lost, UnixConnection
@@ -353,7 +353,7 @@ def _listen(path: str, mode: int) -> tuple[socket.socket, ipc_paths.Bound]:
     try:
         raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     except OSError as error:
-        raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
+        raise none_left(error.strerror) from error
     try:
         with ipc_paths.claimed(path):
             raw.bind(path)

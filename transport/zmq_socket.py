@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from .descriptors import DescriptorRoom
-from .errors import CannotListen
+from .errors import none_left
 from .raw_sockets import RawSockets
 from .sent import Sent
 from .socket_options import SOCKETS_MAX
@@ -54,10 +54,16 @@ class SocketOwner:
         self._monitors = count()
 
     def monitor(self, raw: zmq.Socket[bytes], events: int, unread: int = 1) -> zmq.Socket[bytes]:
-        """A socket that reports the events of `raw`. With MONITOR_EVENTS and `unread` more, libzmq's thread waits."""
+        """A socket that reports the events of `raw`. With MONITOR_EVENTS and `unread` more, libzmq's thread waits.
+
+        Raises CannotListen.
+        """
         address = f"inproc://monitor-{next(self._monitors)}"  # never one that libzmq may still be releasing
-        raw.monitor(address, events)
-        made = self._context.socket(zmq.PAIR, self._raw.make)
+        try:
+            raw.monitor(address, events)
+        except zmq.ZMQError as error:
+            raise none_left(error.strerror) from error
+        made = self._made(zmq.PAIR)
         made.setsockopt(zmq.LINGER, 0)
         made.setsockopt(zmq.RCVHWM, unread)
         made.connect(address)
@@ -79,16 +85,19 @@ class SocketOwner:
         self, kind: int, options: dict[str, int], max_bytes: int, security: Mapping[int, int | bytes] = NO_SECURITY
     ) -> zmq.Socket[bytes]:
         """A new socket of libzmq with these options, and others by number (zmq_curve.py). Raises CannotListen."""
-        try:
-            made = self._context.socket(kind, self._raw.make)
-        except zmq.ZMQError as error:
-            raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
+        made = self._made(kind)
         for option, value in options.items():
             made.setsockopt(getattr(zmq, option), value)
         for number, setting in security.items():
             made.setsockopt(number, setting)
         made.setsockopt(zmq.MAXMSGSIZE, max_bytes)  # of one frame; libzmq cuts off a peer that announces more
         return made
+
+    def _made(self, kind: int) -> zmq.Socket[bytes]:
+        try:
+            return self._context.socket(kind, self._raw.make)
+        except zmq.ZMQError as error:
+            raise none_left(error.strerror) from error
 
 
 class Socket:

@@ -42,8 +42,8 @@ class ZmqChannel:
     def __init__(self, url: str, *, max_bytes: int, key: Key | None = None) -> None:
         self._url = url
         self._max_bytes = max_bytes
-        self._context = Context(key=key)
         self._front = Front()
+        self._context = Context(key=key)
         try:
             self._dealer: ClientSocket = self._context.client(url, max_bytes=max_bytes)
             self._pulls: dict[str, PullSocket] = {}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from penstock.broker.errors import NotLeader, WrongCluster
 from penstock.clients import Client, connect
+from penstock.clients.channels import zmq as zmq_channel
 from penstock.clients.connection import search, seeking
 from penstock.clients.errors import TimedOut
 from penstock.transport import unix_client
@@ -74,6 +77,27 @@ def test_a_dead_leader_is_left_at_once(shard: Shard, dial: Callable[..., Client]
     shard.kill(0)
     shard.move(1)
     assert producer.send(b"1") == 1
+
+
+def test_a_client_that_has_no_descriptor_left_for_the_next_node_goes_on_when_it_has(
+    tmp_path: Path, dial: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verb raised OSError, or the client's own thread ended by it."""
+    errors = iter([OSError(errno.EMFILE, "too many open files")] * 3)
+    front = zmq_channel.Front
+
+    def front_or_none() -> Any:
+        for error in errors:
+            raise error
+        return front()
+
+    with Shard([f"ipc://{tmp_path}/{number}.sock" for number in range(2)]) as shard:
+        client = dial(shard.url)
+        client.create_topic("t")
+        monkeypatch.setattr(zmq_channel, "Front", front_or_none)
+        shard.move(1)
+        assert [topic.name for topic in client.topics()] == ["t"]
+        assert next(errors, None) is None
 
 
 def test_a_leader_that_is_stopped_is_left_when_a_ping_has_no_answer(

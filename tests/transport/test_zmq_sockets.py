@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import zmq
 from penstock.transport import codec, messages
-from penstock.transport.errors import AddressInUse, InvalidUrl, ProtocolError
+from penstock.transport.errors import AddressInUse, CannotListen, InvalidUrl, ProtocolError
 from penstock.transport.sent import Sent
 from penstock.transport.socket_options import CLIENT
 from penstock.transport.unix_client import RETRY_MAX_S
@@ -164,6 +165,21 @@ def test_a_server_that_gets_only_some_of_its_addresses_listens_on_none(context, 
         context.server([first, second])
     assert [entry.name for entry in tmp_path.iterdir()] == ["b.sock"]
     exchange(taken, connected(context, taken), [b"x"])
+
+
+@pytest.mark.parametrize("call", ["monitor", "socket"])
+def test_a_client_for_whose_events_there_is_no_socket_left_says_so(context, server, monkeypatch, call):
+    def none_left(self: object, *given: object) -> object:
+        if call == "socket" and given[0] != zmq.PAIR:
+            return made(self, *given)
+        raise zmq.ZMQError(errno.EMFILE)
+
+    kind = zmq.Socket if call == "monitor" else zmq.Context
+    made = getattr(kind, call)
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, call, none_left)
+        with pytest.raises(CannotListen, match="no socket left"):
+            context.client(server.endpoints[0])
 
 
 def test_a_push_beside_a_path_that_leaves_no_room_says_so(context, tmp_path):
