@@ -44,9 +44,9 @@ from .arguments.quantities import (
     setting_values,
     start_time,
 )
-from .connection.all_topics import all_topics
 from .connection.asking_again import gone
 from .connection.connection import Connection
+from .connection.pages import all_pages, all_topics
 from .connection.question import BatchesQuestion, Question
 from .connection.steps import Steps
 from .errors import InvalidArgument
@@ -191,10 +191,11 @@ class Verbs:
         deadline, id_ = self._deadline(), b""
         if topic is not None:
             id_ = (yield from self.connection.find_topic(topic, deadline)).topic
-        answer = yield from self.connection.ask(
-            lambda request: ListGroups(request, id_), Groups, deadline=deadline, what="listing groups"
-        )
-        return answer.groups
+        pages = yield from all_pages(
+            self.connection, lambda request, after: ListGroups(request, id_, after), Groups,
+            deadline=deadline, what="listing groups",
+        )  # fmt: skip
+        return [group for page in pages for group in page.groups]
 
     def group(self, topic: str, name: str) -> Steps[Group]:
         """One group. Raises UnknownGroup."""

@@ -362,10 +362,11 @@ class Commit(Message, tag=50, frozen=True):
 
 
 class ListGroups(Message, tag=51, frozen=True):
-    """Groups of one topic, or of all when the id is empty. Answered by Groups."""
+    """Groups of one topic, or of a page of all when the id is empty. Answered by Groups."""
 
     request: Count
     topic: Annotated[bytes, Meta(max_length=16)] = b""
+    after: str = ""
 
 
 class GroupPartition(Struct, array_like=True, frozen=True, gc=False):
@@ -393,6 +394,7 @@ class Group(Struct, array_like=True, frozen=True, gc=False):
 class Groups(Message, tag=52, frozen=True):
     request: Count
     groups: list[Group]
+    next: str = ""  # behind which topic's name to go on; "": that was all
 
 
 class ResetGroup(Message, tag=53, frozen=True):

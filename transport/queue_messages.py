@@ -160,11 +160,12 @@ class SetQueue(Message, tag=76, frozen=True):
 
 
 class ListQueues(Message, tag=77, frozen=True):
-    """Queue groups of one topic or all, of one name or all. Answered by Queues."""
+    """Queue groups of one topic or a page of all, of one name or all. Answered by Queues."""
 
     request: Count
     topic: AnyTopic = b""
     group: str = ""
+    after: str = ""
 
 
 class QueuePartition(Struct, array_like=True, frozen=True, gc=False):
@@ -194,6 +195,7 @@ class Queue(Struct, array_like=True, frozen=True, gc=False):
 class Queues(Message, tag=78, frozen=True):
     request: Count
     queues: list[Queue]
+    next: str = ""  # behind which topic's name to go on; "": that was all
 
 
 class PauseQueue(Message, tag=79, frozen=True):

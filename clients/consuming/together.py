@@ -24,7 +24,7 @@ from ...storage.record import Record
 from ...transport.consumer_session import ConsumerSession
 from ...transport.messages import EARLIEST, Answer, ListTopics, Topic, Topics
 from ..arguments.checking import count
-from ..connection.all_topics import all_topics
+from ..connection.pages import all_topics
 from ..connection.question import Question
 from ..connection.steps import FOREVER, Pause, Steps
 from ..descriptions import Committed

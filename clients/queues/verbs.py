@@ -56,6 +56,7 @@ from ..arguments.quantities import (
 )
 from ..connection.asking_again import gone
 from ..connection.connection import Connection
+from ..connection.pages import all_pages
 from ..connection.question import BatchesQuestion, Question
 from ..connection.steps import FOREVER, Steps
 from ..errors import InvalidArgument, TimedOut
@@ -109,10 +110,11 @@ class QueueVerbs:
         deadline, id_ = self._deadline(), b""
         if topic is not None:
             id_ = (yield from self.connection.find_topic(topic, deadline)).topic
-        answer = yield from self.connection.ask(
-            lambda request: ListQueues(request, id_, group), Queues, deadline=deadline, what="listing queues"
-        )
-        return answer.queues
+        pages = yield from all_pages(
+            self.connection, lambda request, after: ListQueues(request, id_, group, after), Queues,
+            deadline=deadline, what="listing queues",
+        )  # fmt: skip
+        return [queue for page in pages for queue in page.queues]
 
     def queue(self, topic: str, group: str) -> Steps[Queue]:
         """One queue group. Raises UnknownGroup."""

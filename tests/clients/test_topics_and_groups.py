@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from penstock.broker.engine.topics import listing
+from penstock.broker.engine.logs import topic_page
 from penstock.broker.errors import GroupActive, InvalidRequest, InvalidSettings, TopicExists, UnknownGroup, UnknownTopic
 from penstock.clients import InvalidArgument, connect
 from penstock.clients.descriptions import GroupPartition
@@ -180,8 +180,12 @@ def test_a_closed_client_says_so(client, topic):
 
 
 def test_all_topics_are_listed_page_by_page(monkeypatch):
-    monkeypatch.setattr(listing, "PAGE", 2)
+    monkeypatch.setattr(topic_page, "PAGE", 2)
     with connect("mem://") as client:
         for name in "bdace":
             client.create_topic(name)
+            client.set_queue(name, "q")
+            client.commit_group(name, "g", {0: 0})
         assert [each.name for each in client.topics()] == [*"abcde"]
+        assert [each.topic for each in client.queues()] == [*"abcde"]
+        assert [each.topic for each in client.groups()] == [*"abcde"]

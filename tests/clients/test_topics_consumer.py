@@ -6,7 +6,7 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from penstock.broker.engine.topics import listing
+from penstock.broker.engine.logs import topic_page
 from penstock.broker.errors import Fenced, UnknownTopic
 from penstock.clients import AssignmentChange, Committed, InvalidArgument, NoGroup, NotAssigned, connect
 from penstock.clients.consuming import together
@@ -23,7 +23,7 @@ from support.reading import fetched, until
 def soon(monkeypatch):
     """New topics are asked for all the time; in memory they come one by one."""
     monkeypatch.setattr(together, "TOPICS_PERIOD_S", 0.01)
-    monkeypatch.setattr(listing, "PAGE", 1)
+    monkeypatch.setattr(topic_page, "PAGE", 1)
 
 
 @pytest.fixture

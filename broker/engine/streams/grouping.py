@@ -24,6 +24,7 @@ from ....transport.messages import (
 )  # fmt: skip
 from ...errors import GroupActive, InvalidRequest, UnknownGroup, UnknownSession
 from ..logs.partition import FIND_STEPS, check_time
+from ..logs.topic_page import TopicPage
 from ..logs.topics import Topic, Topics
 from ..ports import Handlers, Now, Payload, Peer, Port, Work
 from ..queues.topic_queues import check_no_queue
@@ -124,14 +125,14 @@ class Grouping:
         return self._list(peer, message, now, self._guard.viewer())
 
     def _list(self, peer: Peer, message: ListGroups, now: Now, sees: Sees) -> Work:
-        topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
-        found: list[Group] = []
-        for topic in topics:
+        found, page = list[Group](), TopicPage(self._topics, message.after)
+        for topic in [self._topics.get(message.topic)] if message.topic else page:
             names = yield from group_names(self._memberships, topic)
             for name in filter(lambda name, topic=topic: sees(f"group:{topic.name}/{name}"), names):
                 found.append((yield from describe(self._memberships, topic, name, now)))
+                page.take(len(topic.partitions))
             yield
-        self._port.reply(peer, Groups(message.request, found))
+        self._port.reply(peer, Groups(message.request, found, page.next))
 
     def reset(self, peer: Peer, message: ResetGroup, payload: Payload, now: Now) -> Work:
         """Move all cursors of an idle group. Raises GroupActive, UnknownGroup, OutOfBounds."""

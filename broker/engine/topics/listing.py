@@ -1,14 +1,10 @@
 """Topics as they stand: listed by name, and their offsets found by time.
 
-Idea: all topics are listed in pages, in the order of their names: an answer is made and sent in one turn, and its size
-has a limit.
-
 Contract: decides nothing, and is done in steps. Internal topics are listed only by name.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
@@ -18,6 +14,7 @@ from ....transport.messages import Topic as TopicMessage
 from ....transport.messages import Topics as TopicsMessage
 from ...errors import InvalidRequest, UnknownTopic
 from ..logs.partition import FIND_STEPS, check_time
+from ..logs.topic_page import TopicPage
 from ..queues.topic_queues import why_unavailable
 
 if TYPE_CHECKING:
@@ -31,9 +28,6 @@ if TYPE_CHECKING:
 
 DESCRIBED = 2
 """Partitions that are described in one step."""
-
-PAGE = 1000
-"""Partitions after which a page of topics ends: one more topic has a page of 4 MB even where paths are long."""
 
 LOOKS = 16
 """Partitions whose ends are looked at in one step: no file is read for them."""
@@ -67,19 +61,15 @@ class Listing:
 
     def _page(self, peer: Peer, message: ListTopics, sees: Sees) -> Work:
         """Those behind a name that may be seen."""
-        names, found, left = self._topics.names, list[TopicMessage](), PAGE
-        at = bisect_right(names, message.after)
-        while at < len(names) and left > 0:
-            name, at = names[at], at + 1
-            if sees(f"topic:{name}"):
+        found, page = list[TopicMessage](), TopicPage(self._topics, message.after)
+        for topic in page:
+            if sees(f"topic:{topic.name}"):
                 try:
-                    found.append((yield from self._described(name)))
-                    left -= len(found[-1].partitions)
+                    found.append((yield from self._described(topic.name)))
+                    page.take(len(topic.partitions) - 1)
                 except UnknownTopic:
                     pass  # deleted meanwhile
-            elif at % LOOKS == 0:
-                yield
-        self._port.reply(peer, TopicsMessage(message.request, found, names[at - 1] if at < len(names) else ""))
+        self._port.reply(peer, TopicsMessage(message.request, found, page.next))
 
     def _described(self, name: str) -> Generator[int | None, None, TopicMessage]:
         return describe(self._registry, self._endpoint, self._topics.named(name))

@@ -12,6 +12,7 @@ from .....transport.messages import Queue as QueueEntry
 from .....transport.messages import Queues as QueuesReply
 from ....errors import InvalidRequest, InvalidSettings, UnknownTopic
 from ...logs.partition import FIND_STEPS, Partition, check_time
+from ...logs.topic_page import TopicPage
 from ...tables.names import check_name, check_topic_name
 from ...tables.queues.settings import altered
 from ...turns.portions import spread
@@ -90,19 +91,19 @@ class QueueAdmin:
         return self._list(peer, message, now, self._guard.viewer())
 
     def _list(self, peer: Peer, message: ListQueues, now: Now, sees: Sees) -> Work:
-        topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
         now_us = self._time.read(now)
-        found: list[QueueEntry] = []
-        for topic in topics:
+        found, page = list[QueueEntry](), TopicPage(self._topics, message.after)
+        for topic in [self._topics.get(message.topic)] if message.topic else page:
             try:
                 for name in queue_names(topic):
                     if message.group in ("", name) and sees(f"group:{topic.name}/{name}"):
                         found.append((yield from self._describe(topic, name, now_us)))
+                        page.take(len(topic.partitions))
             except UnknownTopic:
                 if message.topic:
                     raise
             yield
-        self._port.reply(peer, QueuesReply(message.request, found))
+        self._port.reply(peer, QueuesReply(message.request, found, page.next))
 
     def _describe(self, topic: Topic, group: str, now_us: int) -> Generator[int | None, None, QueueEntry]:
         """A group as it stands. Raises UnknownTopic."""

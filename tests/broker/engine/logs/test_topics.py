@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from penstock.broker.engine import TopicSettings
-from penstock.broker.engine.topics import listing
+from penstock.broker.engine.logs import topic_page
 from penstock.storage.batch import encode
 from penstock.storage.errors import Corrupt, StorageFull
 from penstock.transport import messages as m
@@ -206,7 +206,7 @@ def test_a_topic_that_is_deleted_while_it_is_described_is_unknown_or_left_out_of
 
 
 def test_all_topics_come_in_pages_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "PAGE", 3)
+    monkeypatch.setattr(topic_page, "PAGE", 3)
     rig = Rig()
     for name, partitions in (("a", 1), ("b", 1), ("d", 4), ("c", 2), ("e", 1)):
         rig.topic(name, partitions=partitions)
@@ -221,6 +221,37 @@ def test_all_topics_come_in_pages_of_bounded_size(monkeypatch: pytest.MonkeyPatc
     rig.topic("f")
     rig.ask(m.DeleteTopic, rig.ask(m.ListTopics, ["e"]).topics[0].topic)
     assert page("d") == (["f"], ""), "as they are now"
+
+
+def test_groups_and_queues_of_all_topics_come_in_pages_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_page, "PAGE", 5)
+    rig = Rig()
+    for name, partitions, queues, groups in (
+        ("b", 2, "qr", "x"),
+        ("a", 1, "", "yz"),
+        ("c", 9, "q", ""),
+        ("d", 1, "s", ""),
+    ):
+        topic = rig.topic(name, partitions=partitions)
+        for queue in queues:
+            rig.ask(m.SetQueue, topic, queue, {})
+        for group in groups:
+            rig.ask(m.Commit, 0, topic, group, [m.Position(0, 0, 0)])
+
+    def queues(after: str, group: str = "") -> tuple[list[str], str]:
+        answer = rig.ask(m.ListQueues, b"", group, after)
+        return [f"{each.topic_name}/{each.group}" for each in answer.queues], answer.next
+
+    def groups(after: str) -> tuple[list[str], str]:
+        answer = rig.ask(m.ListGroups, b"", after)
+        return [f"{each.topic_name}/{each.group}" for each in answer.groups], answer.next
+
+    assert [queues(after) for after in ("", "b", "c")] == [
+        (["b/q", "b/r"], "b"), (["c/q"], "c"), (["d/s"], ""),
+    ]  # fmt: skip
+    assert queues("", "q") == (["b/q", "c/q"], "c")
+    assert [groups(after) for after in ("", "b")] == [(["a/y", "a/z", "b/x"], "b"), ([], "")]
+    assert rig.ask(m.ListQueues, topic).next == "", "of one topic all are told at once"
 
 
 def test_a_deletion_that_was_cut_short_is_finished_at_the_next_start():
