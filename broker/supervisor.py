@@ -143,6 +143,7 @@ class Supervisor:
             reload: called after SIGHUP; returns settings of ServeConfig that change now, by name.
         """
         previous = {number: signal.signal(number, signal.SIG_IGN) for number in log_levels.SIGNALS.values()}
+        previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # or nothing tells how a child ended
         previous |= {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         if reload is not None:
             previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._on_hangup)

@@ -85,3 +85,19 @@ def test_signals_to_the_whole_group_are_none_of_the_children_from_their_first_mo
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
             (blocked,) = (int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))
             assert blocked >> (number - 1) & 1
+
+
+def test_how_a_child_ended_is_known_though_our_parent_ignores_ends(config: ServeConfig) -> None:
+    """Programs hand that down to those that they start; the system forgets how a child ended then."""
+    ignored = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    supervisor = Supervisor(config, say=lambda sentence: None)
+
+    def kill(event: dict[str, Any]) -> None:
+        os.kill(event["pids"]["broker"], signal.SIGKILL)
+        supervisor.stop()
+
+    try:
+        assert supervisor.run(kill) == 1, "a broker that was killed has not drained"
+        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, ignored)
