@@ -118,7 +118,7 @@ class HttpPath:
             call.asked = _query(row, scope["query_string"])
             body = await self._body(row, call, receive, held)
             try:
-                call.body = body if decoder is None else decoder.decode(body)
+                call.body = body if decoder is None else await decoder.decode_in_turns(body, self._door.link.turns)
                 found = await row.handler(call)
             except msgspec.ValidationError as error:
                 said = sentence(str(error), "the body")

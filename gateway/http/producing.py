@@ -22,7 +22,7 @@ from .formats import ARROW, LINES
 from .operation import HEADER, JSON, HttpCall, HttpOperation
 from .problems import Refusal
 from .shapes import MessagePlaces, MessageRun, NewMessage, Partition
-from .strict_json import StrictDecoder
+from .strict_json import AT_ONCE, StrictDecoder
 
 TEXT = "text/plain"
 BYTES = "application/octet-stream"
@@ -40,7 +40,10 @@ class ProduceQuery(Struct, forbid_unknown_fields=True):
 
 
 PORTION = 500
-"""Messages that are decoded in one turn of the loop."""
+"""Messages that are decoded in one turn of the loop, ..."""
+
+PORTION_BYTES = 32 << 10
+"""... or so many bytes of them. One that is larger takes turns of its own."""
 
 _many = msgspec.json.Decoder(Annotated[list[msgspec.Raw], Meta(max_length=MANY)])
 _message: StrictDecoder[NewMessage] = StrictDecoder(NewMessage)
@@ -71,11 +74,15 @@ async def _records(call: HttpCall) -> list[Outgoing]:
     each = _each(call)
     if not each:
         raise _nothing()
-    partition, found = call.asked.partition, list[Outgoing]()
-    for start in range(0, len(each), PORTION):
-        if len(each) > PORTION:
-            await call.link.turns.turn()
-        found += [outgoing(_message.decode(text), partition) for text in each[start : start + PORTION]]
+    partition, found, turns, size = call.asked.partition, list[Outgoing](), call.link.turns, 0
+    for text in each:
+        if size >= PORTION_BYTES:
+            await turns.turn()
+            size = 0
+        length = len(memoryview(text))
+        size += max(length, PORTION_BYTES // PORTION)
+        message = _message.decode(text) if length <= AT_ONCE else await _message.decode_in_turns(text, turns)
+        found.append(outgoing(message, partition))
     return found
 
 
