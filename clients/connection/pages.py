@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from .steps import Steps
 
 
-class Page(Protocol):
+class PageAnswer(Protocol):
     """An answer. `next` is the name of a topic to go on behind; "" when that was all."""
 
     @property
     def next(self) -> str: ...
 
 
-P = TypeVar("P", bound=Page)
+P = TypeVar("P", bound=PageAnswer)
 
 
 def all_pages(

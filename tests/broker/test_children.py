@@ -69,7 +69,7 @@ def test_a_child_that_cannot_be_started_now_is_tried_again(
 def test_a_keeper_that_its_disk_holds_is_not_waited_for(config: ServeConfig) -> None:
     """It is gone when the disk answers, and its supervisor has others to see to meanwhile."""
     supervisor, ended = Supervisor(config, say=lambda sentence: None), list[str]()
-    supervisor._keeper = SimpleNamespace(pid=7, kill_nowait=lambda: ended.append("killed"))  # type: ignore[assignment]
+    supervisor._keeper = SimpleNamespace(pid=7, kill_nowait=lambda: ended.append("killed"))
     supervisor._replace_stuck_keeper(8)
     assert not ended
     supervisor._replace_stuck_keeper(7)

@@ -58,8 +58,10 @@ def test_a_broker_goes_on_whose_output_is_read_or_stored_no_more(tmp_path: Path)
     try:
         assert unread.process.stdout is not None
         unread.process.stdout.close()
+        assert full.stderr is not None
         assert b"standard output cannot be written: no space left on device" in full.stderr.readline()
         for process in (unread.process, full):
+            assert process.stderr is not None
             process.send_signal(signal.SIGHUP)
             while b"the configuration was read again" not in (line := process.stderr.readline()):
                 assert line, "it ended"

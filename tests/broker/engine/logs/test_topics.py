@@ -226,16 +226,16 @@ def test_all_topics_come_in_pages_of_bounded_size(monkeypatch: pytest.MonkeyPatc
 def test_groups_and_queues_of_all_topics_come_in_pages_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_page, "PAGE", 5)
     rig = Rig()
-    for name, partitions, queues, groups in (
+    for name, partitions, of_tasks, of_consumers in (
         ("b", 2, "qr", "x"),
         ("a", 1, "", "yz"),
         ("c", 9, "q", ""),
         ("d", 1, "s", ""),
     ):
         topic = rig.topic(name, partitions=partitions)
-        for queue in queues:
+        for queue in of_tasks:
             rig.ask(m.SetQueue, topic, queue, {})
-        for group in groups:
+        for group in of_consumers:
             rig.ask(m.Commit, 0, topic, group, [m.Position(0, 0, 0)])
 
     def queues(after: str, group: str = "") -> tuple[list[str], str]:
