@@ -26,8 +26,6 @@ MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(64 << 20), "MALLOC_MMAP_THRESHOLD_": str
 """How much freed memory a child keeps, in bytes, unless its environment says otherwise. By itself glibc gives a
 buffer of a MiB back at once, and faulting it in again costs as much as all that is done with it. Others ignore this."""
 
-OF_THE_GROUP = (signal.SIGHUP, signal.SIGINT)
-
 
 class Child:
     """One running process. `log_level` is what it was told last."""
@@ -42,7 +40,8 @@ class Child:
         options = [f"--{name}={descriptor}" for name, descriptor in descriptors.items()]
         command = [sys.executable, "-P", "-m", *arguments, *options]
         inherited = tuple(descriptors.values())
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)  # a child inherits that, from its first moment
+        # A child inherits that, from its first moment. Systems without these signals load this module, too.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP, signal.SIGINT))
         try:
             self._process = subprocess.Popen(
                 command, env={**MALLOC, **os.environ}, pass_fds=inherited,
