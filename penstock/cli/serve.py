@@ -52,7 +52,10 @@ SPARE_BYTES = 1 << 20
 @click.command
 @click.option("--data", metavar="DIR", help="Data directory. Default: a directory of this user.")
 @click.option(
-    "--listen", metavar="URL", multiple=True, help="unix:///path, ipc:///path or tcp://host:port (0: any); repeatable."
+    "--listen",
+    metavar="URL",
+    multiple=True,
+    help="unix:///path, ipc:///path or tcp://host:port (0: any); repeatable. Default: a Unix socket of this user.",
 )
 @click.option(
     "--advertise",

@@ -151,6 +151,9 @@ def test_a_leader_knows_who_is_there_by_what_it_heard_in_this_lead_alone():
     rig = Rig().lead()
     rig.ticks(TICKS)
     assert rig.node.spares(1)  # heard of before the last check of the quorum
+    rig.hears(Kind.HEARTBEAT_ACK, 2)
+    rig.ticks(TICKS)
+    assert [rig.node.spares(each) for each in (1, 2, 3)] == [False, False, True]
     rig.hears(Kind.HEARTBEAT, 2, term=rig.node.term + 1)
     rig.lead(commit=False)
     assert not rig.node.spares(1)
