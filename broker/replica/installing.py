@@ -11,7 +11,7 @@ something, they go to `DATA/aside/`, with those that the record does not name, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from ...storage.data_directory import ASIDE, DAMAGED, ORDER, STAGED, TOPICS, TRASH, log_path
@@ -30,8 +30,12 @@ CHUNK_BYTES = 4 << 20
 """Of batches that are appended together."""
 
 
-def install(files: Files, data: str, order_id: bytes, options: LogOptions | None = None) -> InstallRecord | None:
+def install(
+    files: Files, data: str, order_id: bytes, options: LogOptions | None = None, suspect: Collection[str] = ()
+) -> InstallRecord | None:
     """Carry out the install record of a data directory, durably. Returns it, or None where there is none.
+
+    `suspect`: paths of logs with a sync that never answered (see `LogWriter.open`).
 
     Raises ReplicaDamaged, StorageFull, Poisoned, OSError.
     """
@@ -46,7 +50,7 @@ def install(files: Files, data: str, order_id: bytes, options: LogOptions | None
         if log.replaced:
             _move(files, data, staged, path, kept=record.damaged)
         elif log.seq > log.behind:
-            _extend(files, path, staged, log, options or LogOptions())
+            _extend(files, path, staged, log, options or LogOptions(), suspect=path in suspect)
     _move(files, data, f"{data}/{STAGED}/{ORDER_DIRECTORY}", f"{data}/{ORDER}", kept=record.damaged)
     if record.damaged and files.exists(f"{data}/{DAMAGED}"):
         files.unlink(f"{data}/{DAMAGED}")
@@ -89,9 +93,9 @@ def _set_strangers_aside(files: Files, data: str, record: InstallRecord) -> None
         files.sync_dir(f"{topics}/{topic}")
 
 
-def _extend(files: Files, path: str, staged: str, wanted: InstalledLog, options: LogOptions) -> None:
+def _extend(files: Files, path: str, staged: str, wanted: InstalledLog, options: LogOptions, *, suspect: bool) -> None:
     order = Replicated(Places(0, {}))
-    log = LogWriter.open(path, files=files, order=order, options=options)
+    log = LogWriter.open(path, files=files, order=order, options=options, suspect=suspect)
     try:
         if log.checksum_at(wanted.seq) == wanted.checksum:
             return

@@ -51,7 +51,7 @@ def open_files(
     if not files.exists(f"{data}/{PROMISES}"):
         raise PromisesLost(f"{data}/{PROMISES} is gone: this node may have voted where it cannot tell any more")
     try:
-        install(files, data, ids.order, options)
+        install(files, data, ids.order, options, suspect)
         found = damage.noted(files, data)
         if found is None or found.mended:
             return _open_files(files, data, ids, options, suspect)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from penstock.broker.replica.beginning import ids_of
 from penstock.broker.replica.entries import INLINE_BYTES
 from penstock.broker.replica.errors import ReplicaDamaged
 from penstock.broker.replica.installing import install
 from penstock.broker.replica.places import Places
 from penstock.broker.replica.replicated import Replicated
 from penstock.broker.replica.staging import InstalledLog, InstallRecord
+from penstock.broker.replica.start import open_files
 from penstock.storage import log_ids, snapshots
 from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.promises import Promises
 from penstock.storage.recovery import LogEnd
 from penstock.transport import messages as m
 from support.damaged import a_follower, flip, is_whole, produce, segments
 from support.members import DATA, Shard
+from support.order import stamped
+from support.writeback import WritebackFiles
 
 
 @pytest.mark.parametrize("size", [100, INLINE_BYTES + 1])
@@ -102,3 +107,32 @@ def test_a_log_that_begins_behind_where_an_install_goes_on_is_damage():
     with pytest.raises(ReplicaDamaged, match="holds batches 11 to 10, and had 9") as raised:
         install(files, DATA, bytes(16))
     assert raised.value.path == path
+
+
+def test_an_install_writes_what_a_log_has_anew_where_a_sync_of_it_never_answered():
+    """The system may have given up on bytes that it still shows."""
+    files = WritebackFiles()
+    path = f"{DATA}/topics/{bytes(16).hex()}/0"
+    log_id = log_ids.own_id(path) or b""
+    batches = [stamped(log_id, 1, b"one")]
+    batches.append(stamped(log_id, 2, b"two", previous=batches[0].checksum))
+    log = LogWriter.create(path, files=files, log_id=log_id, order=Replicated(Places(0, {})))
+    log.append_stamped(batches[0].buffers)
+    with files.open(f"{path}/{log.names[-1].segment_file}") as keepers:
+        files.fail_next(f"{path}/{log.names[-1].segment_file}")
+        with pytest.raises(OSError, match="error"):
+            keepers.sync()  # and ends before it can say so
+    log.close(clean=False)
+    staged, start = f"{DATA}/staged/{log_id.hex()}", log.end().at_start()
+    behind = LogWriter.create(staged, files=files, log_id=log_id, order=Replicated(Places(0, {})), start=start)
+    behind.append_stamped(batches[1].buffers)
+    behind.close()
+    files.mkdir(f"{DATA}/order")
+    named = InstalledLog(log_id, bytes(16), 0, False, 1, 2, batches[1].checksum)
+    body = msgspec.msgpack.encode(InstallRecord(1, 20, False, [named]))
+    snapshots.save(files, f"{DATA}/staged", 20, 0, body, bytes(16))
+    Promises(f"{DATA}/promises", files).close()
+    with pytest.raises(ReplicaDamaged, match="has no checkpoint"):  # the order, of which there is nothing here
+        open_files(files, DATA, ids_of("simulated", [1]), suspect=[path])
+    left = LogWriter.open(path, files=files.power_cut(), order=Replicated(Places(0, {})))
+    assert [left.checksum_at(1), left.checksum_at(2)] == [each.checksum for each in batches]
