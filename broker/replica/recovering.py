@@ -59,9 +59,8 @@ CHUNK_BYTES = 4 << 20
 MEND_AGAIN_TICKS = 100
 """After so long without a leader, the others are asked again for what has rotted."""
 
-
-FULL_TICKS = 200
-"""So long nothing is fetched after the disk refused a piece."""
+FULL_TICKS = 60
+"""So long nothing is fetched after the disk refused a piece: 3 s, or a cluster that needs the node waits for it."""
 
 
 class Recovery:
