@@ -12,7 +12,8 @@ replay and publishing use a cursor that returns them (`whole`).
 Contract: every returned batch has its header, seq and chain verified; the decoder verifies columns. Damage raises
 Corrupt with the offset where good records continue (AcceptedLoss if it was accepted), unless it took no record and the
 cursor is for records: then the cursor passes it, and the reader reports it. A cut that took back batches already read
-raises Diverged. After an error the cursor stays where it was, or behind staged batches.
+raises Diverged. Where retention took what is next, and no record of it, the cursor goes on behind that; else
+OutOfBounds. After an error the cursor stays where it was, or behind staged batches.
 Must not know: how far may be read, and why.
 """
 
@@ -141,6 +142,8 @@ class Cursor:
     def _read_on(self, limit: int, max_bytes: int, cached: bool) -> Chunk | None:
         """The next batches up to `limit`; None when all of these were skipped."""
         segment = self._segment()
+        if self.seq > limit:
+            return None  # it went behind what retention took
         last = min(limit, self._last_in_segment())
         size = self._run_bytes(segment, last, 1 if self.position < self._alone_to else max_bytes, cached)
         data = self._fetch(segment, size, cached)
@@ -215,17 +218,34 @@ class Cursor:
         name = reader.names[reader.place_of(self.seq)]
         if name != self._name:
             self._move_to(name)
-        return reader.segment(name)
+        known = reader.names
+        try:
+            return reader.segment(name)
+        except OutOfBounds:
+            if reader.names == known:
+                raise
+            return self._segment()
 
     def _move_to(self, name: SegmentName) -> None:
         """Go on in the next segment: at its start, or where what was read already was written anew."""
         if name.base_seq > self.seq:
-            first = self._reader.first_offset
-            raise OutOfBounds(f"offset {self.offset} of {self.path} is gone; the log begins at offset {first}")
+            self._pass_removed(name)
+            return
         position = self._start_of(name) if name.base_seq == self.seq else self._behind_copy(name)
         if position is None:
             raise self._diverged()
         self._name, self.position, self._alone_to = name, position, 0
+
+    def _pass_removed(self, name: SegmentName) -> None:
+        """Go on at the first segment that is left, where what retention took held no record for this cursor.
+
+        Raises OutOfBounds.
+        """
+        if self.whole or self._reader.base_offset(0) != self.offset:
+            first = self._reader.first_offset
+            raise OutOfBounds(f"offset {self.offset} of {self.path} is gone; the log begins at offset {first}")
+        self._name, self.position, self.seq, self._alone_to = name, DATA_START, name.base_seq, 0
+        self._checksum = None
 
     def _check_read(self) -> None:
         """Raise Diverged where what was read last is void by now, which may long have more behind it than the log."""

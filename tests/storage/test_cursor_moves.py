@@ -270,3 +270,37 @@ def test_a_batch_that_does_not_follow_the_one_before_is_left_to_next():
     assert cursor.follow(served.committed()) is None
     with pytest.raises(Corrupt):
         cursor.next()
+
+
+@pytest.mark.parametrize("knows", [False, True])
+@pytest.mark.parametrize("more", [False, True])
+def test_a_cursor_goes_on_behind_segments_that_held_no_record_for_it(served: Served, more: bool, knows: bool):
+    """A queue of which everything is finished: the next record stands in a segment that is there."""
+    served.append(b"read")
+    served.writer.append([encode_state(bytes(9000)) for _ in range(3)], 1)
+    remembered, bounded, whole = served.reader.cursor(0), served.reader.cursor(0), served.reader.cursor_after(0)
+    for cursor in (remembered, bounded, whole):
+        assert cursor.next(1) is not None
+    assert remembered.offset == 1
+    served.writer.sync()
+    served.writer.set_first(1)
+    gone = served.writer.expired(99)
+    assert gone
+    for ref in gone:
+        served.files.unlink(ref.path)
+        served.files.unlink(ref.index_path)
+    served.writer.forget(gone)
+    assert served.writer.names[0].base_seq > remembered.seq
+    served.append(*([b"1st", b"2nd"] if more else []))
+    if knows:
+        served.reader.refresh()
+    else:
+        served.reader.close()  # it finds no file then
+    last = served.writer.names[0].base_seq - 1
+    assert bounded.next(limit_seq=last) is None, "what is left is not applied yet"
+    assert rest(remembered) == [b"1st", b"2nd"][: 2 * more]
+    served.append(b"3rd")
+    assert rest(remembered) == [b"3rd"]
+    assert not served.reader.met_damage
+    with pytest.raises(OutOfBounds, match="is gone"):
+        whole.next()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ....storage.errors import AcceptedLoss, Corrupt, OutOfBounds, StorageError
+from ....storage.errors import AcceptedLoss, Corrupt, StorageError
 from ....transport.messages import Deliver
 from ..ports import COLD, Payload, Port
 
@@ -88,16 +88,14 @@ class Stream:
         if self.paused:
             return None
         while not (self.revoked or self.failed or self.cold) and self.position < partition.end:
-            began_anew = self.cursor is None
             try:
                 chunk = self._next(port, max_bytes)
             except Corrupt as damage:
                 self._around(damage)
                 continue
-            except (StorageError, OSError) as error:
+            except (StorageError, OSError):
                 self.cursor = None
-                if began_anew or not isinstance(error, OutOfBounds):  # else retention took the place
-                    self._fail()
+                self._fail()
                 continue
             if chunk is None:
                 break

@@ -3,8 +3,8 @@
 Idea: a lease is a few runs of offsets; the port reads the batches that hold them (lease_reading.py). For each group,
 the position behind its last lease is kept with the chunk read ahead there, so following a log needs no search.
 
-Contract: on COLD the reading keeps its place. A record that was carried forward is read from its KEPT batch. A position
-whose segment is gone is looked for anew. Memory: one bounded chunk per remembered position.
+Contract: on COLD the reading keeps its place. A record that was carried forward is read from its KEPT batch. Memory:
+one bounded chunk per remembered position.
 """
 
 from __future__ import annotations
@@ -70,17 +70,10 @@ class Answering:
             return self._kept(reading, seq, token)
         spot = reading.spot
         while spot is None or (batch := spot.holding(offset)) is None:
-            is_new = False
             if spot is None or not spot.leads_to(offset):
-                spot, is_new = self._find(reading, offset), True
-            try:
-                if not self._read_on(reading, spot, offset, token):
-                    return None
-            except OutOfBounds:
-                if is_new:
-                    raise
-                spot = None  # retention took the segment in which it stood, and what is wanted is in a later one
-                continue
+                spot = self._find(reading, offset)
+            if not self._read_on(reading, spot, offset, token):
+                return None
             if spot.cursor.offset > offset and spot.holding(offset) is None:
                 raise OutOfBounds(f"offset {offset} of {reading.partition!r} stands in no batch of records")
         return batch

@@ -15,7 +15,7 @@ from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
 from .....storage.batch import Kind
-from .....storage.errors import BadChecksum, Corrupt, InvalidBatch, OutOfBounds
+from .....storage.errors import BadChecksum, Corrupt, InvalidBatch
 from ...ports import COLD
 from ...tables.queues.keys import OWN, hashes
 
@@ -63,19 +63,10 @@ class KeyWindow:
             return OWN
 
     def _find(self, offset: int, token: Hashable) -> int:
-        """Read as far as a record. Raises NotYet, Corrupt."""
-        before, cursor = self._cursor, self._cursor_at(offset)
+        """Read as far as a record. Raises NotYet, Corrupt, OutOfBounds."""
+        cursor = self._cursor_at(offset)
         if cursor is None:
             return OWN
-        try:
-            return self._read_to(cursor, offset, token)
-        except OutOfBounds:
-            self._cursor = None
-            if cursor is not before:
-                raise
-            return self._find(offset, token)  # retention took the segment in which the cursor stood
-
-    def _read_to(self, cursor: Cursor, offset: int, token: Hashable) -> int:
         while self._read(cursor, token):
             found = self._known(offset)
             if found is not None:
