@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from ...storage import snapshots
-from ...storage.errors import Corrupt, NewerFormat
+from ...storage.errors import Corrupt, InvalidBatch, NewerFormat
 from ..raft.messages import ConfState
 from .directories import DirectoryTable, Members
 
@@ -92,3 +92,11 @@ def decode(body: bytes, path: str) -> Checkpoint:
         return msgspec.msgpack.decode(body, type=Checkpoint)
     except (msgspec.DecodeError, IndexError, TypeError) as error:
         raise Corrupt(f"the checkpoint in {path} cannot be read: {error}", path=path) from error
+
+
+def received(body: bytes) -> Checkpoint:
+    """The checkpoint of a manifest, which another member sent: none is no damage here. Raises InvalidBatch."""
+    try:
+        return decode(body, "a manifest")
+    except (Corrupt, NewerFormat) as error:
+        raise InvalidBatch(error.message) from error

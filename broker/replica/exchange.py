@@ -274,7 +274,10 @@ class Exchange:
         if not self.catching_up.awaits(member, said):
             return
         if isinstance(said, cm.Manifest):
-            term = checkpoints.decode(said.checkpoint, "a manifest").term
+            try:
+                term = checkpoints.received(said.checkpoint).term
+            except InvalidBatch:  # the member asks again
+                return
             if term > self._replica.promised:  # as if lost: what is installed is of a term that is promised
                 return
             self._wanted = said.entry, term

@@ -175,7 +175,7 @@ class Recovery:
 
     def _got_of_state(self, leader: int, said: cm.Shipped, bodies: Mapping[tuple[bytes, int, int], bytes]) -> None:
         if isinstance(said, cm.Manifest):
-            term = checkpoints.decode(said.checkpoint, "a manifest").term
+            term = checkpoints.received(said.checkpoint).term
             if term <= self.promised:  # of a lead in which this member may have acknowledged what it lost
                 return
             self._promises.promise(self._order_id, max(term, self._promises.term(self._order_id)))

@@ -328,12 +328,13 @@ def test_a_state_of_a_term_that_is_not_promised_yet_is_not_taken():
     assert leader is not None
     replica.exchange.catching_up.begin(leader.number)
 
-    def offer(term: int) -> None:
-        checkpoint = Checkpoint(entry=99, term=term, commit=99, acked=99, logs=[])
+    def offer(term: int, version: int = 1) -> None:
+        checkpoint = Checkpoint(version=version, entry=99, term=term, commit=99, acked=99, logs=[])
         manifest = cm.Manifest(99, msgspec.msgpack.encode(checkpoint), 0, [])
         replica.step(Message(Kind.PIECE, away.number, leader.number, context=cm.encode(manifest)))
 
     offer(replica.promised + 1)
+    offer(replica.promised, version=2)  # of a later version: no damage of the files here
     assert not away.files.exists(f"{DATA}/staged")
     with pytest.raises(ReplicaBroken, match="staged"):
         offer(replica.promised)

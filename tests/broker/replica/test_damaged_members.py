@@ -116,9 +116,9 @@ def test_a_state_of_a_term_that_is_not_above_its_promises_is_not_taken():
     recovery.catching_up.begin(leader.number)
     shard.network.clear()
 
-    def offer(term: int) -> int:
+    def offer(term: int, broken: bytes = b"") -> int:
         checkpoint = Checkpoint(entry=99, term=term, commit=99, acked=99, logs=[])
-        manifest = cm.Manifest(99, msgspec.msgpack.encode(checkpoint), 0, [])
+        manifest = cm.Manifest(99, broken or msgspec.msgpack.encode(checkpoint), 0, [])
         said = Message(Kind.PIECE, member.number, leader.number, context=cm.encode(manifest))
         try:
             recovery.step(said)
@@ -126,6 +126,7 @@ def test_a_state_of_a_term_that_is_not_above_its_promises_is_not_taken():
             return 1
         return 0
 
+    assert offer(recovery.promised + 1, broken=b"\x91\x01") == 0, "no damage of the files here"
     assert [offer(recovery.promised + above) for above in (-1, 0, 1)] == [0, 0, 1]
     assert member._promised() == recovery.promised + 1, "before it is installed: the next loss is later"
 
