@@ -19,12 +19,14 @@ from penstock.broker.engine.tables.barriers import BarrierTable
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Verb
+from support.engine import START_US
 from support.member_life import MemberLife
 from support.members import Member, Shard
 
 QUEUE = "g"
 PARTITIONS = 2
 GROUP_STEP = 0.33
+LEASE_S, OUTAGE_S = 600.0, 700.0
 
 
 @dataclass
@@ -64,6 +66,8 @@ class GroupLife(MemberLife):
     """One life."""
 
     groups: list[SentGroup] = field(default_factory=list)
+    held: list[m.Leased] = field(default_factory=list)  # by workers that take their time
+    completed: set[tuple[int, int]] = field(default_factory=set)  # partition and offset, as clients were told
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,24 +77,36 @@ class GroupLife(MemberLife):
         shard = self.shard
         self.work = shard.topic("work", PARTITIONS)
         self.then = shard.topic("then", 1)
-        settings = {"lease_s": 600.0, "max_attempts": 1000, "backoff_s": 0.01, "backoff_max_s": 0.01, "jitter": 0.0}
+        settings = {"lease_s": LEASE_S, "max_attempts": 1000, "backoff_s": 0.01, "backoff_max_s": 0.01, "jitter": 0.0}
         answer = shard.ask(lambda number: m.SetQueue(number, self.work, QUEUE, settings))
         assert isinstance(answer, m.Queues), answer
         return super().run()
+
+    @property
+    def readable(self) -> list[tuple[bytes, int]]:
+        return [*super().readable, *((self.work, each) for each in range(PARTITIONS)), (self.then, 0)]
 
     def step(self) -> None:
         if self.chance.random() >= GROUP_STEP:
             super().step()
             return
         what = self.chance.random()
-        if what < 0.2:
+        if what < 0.15:
+            self.shard.rounds()  # what a worker does takes many messages
+        elif what < 0.25 and sum(not each.stands for each in self.groups) < 3:
             self.begin()
-        elif what < 0.55:
+        elif what < 0.45:
             self.go_on()
-        elif what < 0.9:
+        elif what < 0.75:
             self.lease()
-        elif what < 0.95:
+        elif what < 0.79 and self.held:
+            self.settle(self.held.pop(self.chance.randrange(len(self.held))), Verb.ACK)
+        elif what < 0.85:
+            self.look_at_task()
+        elif what < 0.89:
             self.ask(lambda number: m.RedriveDead(number, self.work, QUEUE, []))
+        elif what < 0.95 and self.held:
+            self.outage()
         else:
             self.delete()
 
@@ -151,14 +167,62 @@ class GroupLife(MemberLife):
         self.ask(lambda number: m.Lease(number, self.work, QUEUE, "w", most, partition), self._leased)
 
     def _leased(self, answer: Any, _: bytes) -> None:
-        """Settle what a worker got, unless it dies."""
-        verb = self.chance.choice([Verb.ACK, Verb.ACK, Verb.ACK, Verb.NACK, Verb.REJECT, None])
-        if isinstance(answer, m.Leased) and answer.runs and verb is not None:
-            self.ask(self.settles(answer, verb))
+        """Settle what a worker got, now or later."""
+        verb = self.chance.choice([Verb.ACK, Verb.ACK, Verb.ACK, Verb.NACK, Verb.REJECT, None, None])
+        if isinstance(answer, m.Leased) and answer.runs:
+            if verb is None:
+                self.held.append(answer)
+            else:
+                self.settle(answer, verb)
+
+    def settle(self, leased: m.Leased, verb: Verb) -> None:
+        ran_out = START_US + int((self.shard.now_s - 10.0) * 1e6) > leased.until_us  # by whatever clock of a leader
+
+        def heard(answer: Any, _: bytes) -> None:
+            if isinstance(answer, m.Settled) and not answer.refused and verb == Verb.ACK:
+                self.completed.update((leased.partition, offset) for offset in offsets_of(leased))
+                if ran_out:
+                    self.shard.count("a lease is kept by a grace")
+
+        self.ask(self.settles(leased, verb), heard)
+
+    def look_at_task(self) -> None:
+        """What is completed stays so, with its result."""
+        known = [
+            (batch.partition, batch.offset + at)
+            for group in self.groups
+            for batch in group.batches
+            if batch.offset >= 0
+            for at in range(len(batch.members))
+        ]
+        if not known:
+            return
+        partition, offset = self.chance.choice(known)
+        was_completed = (partition, offset) in self.completed
+
+        def heard(answer: Any, _: bytes) -> None:
+            if isinstance(answer, m.TaskState):
+                is_completed = answer.state == "completed"
+                assert is_completed or not was_completed, f"task {offset} was completed, and is {answer.state}"
+                if is_completed:
+                    self.shard.count("a completed task is looked at")
+                    self.completed.add((partition, offset))
+                    assert answer.result in (None, place(partition, offset).encode()), answer
+
+        leading = self.readers.leading()
+        self.ask_of(leading, lambda number: m.AskTask(number, self.work, QUEUE, partition, offset), heard)
+
+    def outage(self) -> None:
+        """There is no leader for longer than a lease lasts."""
+        leader = self.shard.leader
+        if leader is not None and all(each.is_up for each in self.shard.members.values()):
+            leader.crash(power=self.chance.random() < 0.5)
+            self.shard.now_s += OUTAGE_S
+            self.shard.rounds(25)
 
     def settles(self, leased: m.Leased, verb: Verb) -> Callable[[int], Any]:
         """Each task has its place as its result, or as the reason of the only one that is rejected."""
-        offsets = [first + at for first, count, _ in leased.runs for at in range(count)]
+        offsets = offsets_of(leased)
         if verb == Verb.ACK:
             results = [(offset, place(leased.partition, offset).encode()) for offset in offsets]
             settle = m.Settle(leased.partition, leased.token, verb, results=results)
@@ -219,6 +283,8 @@ class GroupLife(MemberLife):
         """Each callback came once, with how its own members ended, and no other did."""
         found: Counter[bytes] = Counter()
         of = {where: group for group in self.groups for where in group.places.values()}
+        for topic, partition in self.readable:
+            self.readers.told[topic, partition].check(*self.read(topic, partition))
         first, values = self.read(self.then, 0)
         assert not first
         for value in values:
@@ -237,6 +303,10 @@ class GroupLife(MemberLife):
         assert self.shard.ask(m.ListBarriers).barriers == [], f"seed {self.seed}"
         for member in self.shard.members.values():
             check_bytes(member)
+
+
+def offsets_of(leased: m.Leased) -> list[int]:
+    return [first + at for first, count, _ in leased.runs for at in range(count)]
 
 
 def place(partition: int, offset: int) -> str:

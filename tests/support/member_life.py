@@ -12,25 +12,36 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+from penstock.broker.replica.recovering import MEND_AGAIN_TICKS
+from penstock.broker.replica.room import UNKNOWN
 from penstock.storage.batch import encode
 from penstock.storage.errors import Corrupt
 from penstock.storage.mending import look_for_rot
+from penstock.storage.room import RESERVE_BYTES
 from penstock.storage.scrubbing import log_paths
 from penstock.transport import messages as m
 from support.altered import alter, are_equal
 from support.engine import START_US, records
-from support.members import DATA, Member, Shard
+from support.life_readers import LifeReaders
+from support.members import DATA, ELECTION_TICKS, Member, Shard
 from support.rot import damage, rot_everywhere
+from support.sightings import next_places
 
 FAULTS = (
     *("crash", "power", "all_power", "cut", "one_way", "drop", "duplicate", "full", "delete", "wipe", "damage"),
-    *("clock", "alter", "retention", "rot", "sync", "kill"),
+    *("clock", "alter", "retention", "rot", "sync", "kill", "transfer", "room"),
 )
-"""`retention` is no fault of a node, but a life with topics that keep little. `rot` is a byte on each node, in another
-batch of the same log."""
+"""`retention` is no fault of a node, but a life with topics that keep little, and `transfer` hands the lead over. `rot`
+is a byte on each node, in another batch of the same log. `room`: disks that are as full as a node lets them become, or
+nearly. `full`, `sync`, `kill`: at the nth use of the disk, of all or in one function (`arm`)."""
+
+DISK_FAULTS = {"full", "kill", "sync"}
 
 KEEPS_LITTLE = {"segment_bytes": 64 << 10, "retention_records": 2}
 
+
+ROOMS = (RESERVE_BYTES // 4, RESERVE_BYTES * 3 // 4, 1 << 40, 1 << 40)
+"""Free bytes: no entries are taken, no records are taken, enough."""
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 
@@ -86,14 +97,21 @@ class MemberLife:
         self.off: Member | None = None  # the one member whose clock is off
         self.rotten = ""  # a log of which each member's disk has lost a byte
         self.damaged: Member | None = None  # the one member whose disk loses something: what two have lost may be gone
+        self.readers = LifeReaders(self)
 
     @property
     def settings(self) -> dict[str, int]:
         """Of all topics."""
         return KEEPS_LITTLE if "retention" in self.faults else {}
 
+    @property
+    def readable(self) -> list[tuple[bytes, int]]:
+        """Topics and partitions that clients read."""
+        return [(topic, partition) for topic in self.topics for partition in range(2)]
+
     def run(self) -> Shard:
         shard = self.shard
+        shard.before_begin = self.before_begin
         first = shard.members[self.chance.choice(shard.numbers)]
         shard.guard(first, lambda replica: replica.core.campaign())
         self.topics.append(shard.topic("t0", **self.settings))
@@ -108,23 +126,41 @@ class MemberLife:
         shard, chance = self.shard, self.chance
         member = chance.choice(list(shard.members.values()))
         what = chance.random()
-        if what < 0.35 and shard.network:
+        if what < 0.3 and sum(each.leads for each in shard.members.values()) > 1:
+            self.readers.read()  # one of two leaders has been followed by the other
+            return
+        if what < 0.34 and shard.network:
             for _ in range(min(len(shard.network), chance.randint(1, 3))):
                 self.deliver()
-        elif what < 0.55:
+        elif what < 0.53:
             shard.turn(member, sync=chance.random() < 0.3)
-        elif what < 0.68:
+        elif what < 0.66:
             shard.now_s += 0.1
             shard.tick(member)
             shard.turn(member, sync=False)
-        elif what < 0.78:
+        elif what < 0.75:
             shard.sync(member, some=chance.random() < 0.7)
-        elif what < 0.9:
+        elif what < 0.86:
             self.produce()
+        elif what < 0.89:
+            self.readers.read()
+        elif what < 0.9:
+            self.wait()
         elif what < 0.92:
             self.topic()
         else:
             self.fault(member)
+
+    def wait(self) -> None:
+        """Nothing reaches some members for about an election timeout, more often those that do not lead."""
+        shard, chance = self.shard, self.chance
+        some = [each for each in shard.members.values() if chance.random() < (0.3 if each.leads else 0.8)]
+        if (leader := shard.leader) is not None and "cut" in self.faults:
+            self.cut_off(leader)
+        for _ in range(chance.randint(ELECTION_TICKS // 2, 2 * ELECTION_TICKS)):
+            shard.now_s += 0.1
+            for member in some:
+                shard.tick(member)
 
     def deliver(self) -> None:
         shard, chance = self.shard, self.chance
@@ -174,12 +210,13 @@ class MemberLife:
                 shard.begin(member)
             elif shard.cut:
                 shard.cut.clear()
+            else:
+                self.make_room()
             return
         fault = chance.choice(FAULTS)
         if fault not in self.faults:
             return
         shard.count(fault)
-        others = [number for number in shard.numbers if number != member.number]
         if fault in ("crash", "power"):
             member.crash(power=fault == "power")
         elif fault == "all_power":
@@ -187,17 +224,18 @@ class MemberLife:
                 for each in shard.members.values():
                     each.crash(power=True)
         elif fault == "cut":
-            shard.cut |= {(member.number, other) for other in others} | {(other, member.number) for other in others}
+            self.cut_off(member)
         elif fault == "one_way":
-            shard.cut.add((member.number, chance.choice(others)))
+            shard.cut.add((member.number, chance.choice(shard.others(member))))
         elif fault == "delete":
             self.delete()
-        elif fault == "full":
-            member.files.full_at = chance.randint(1, 6)
-        elif fault == "kill":
-            member.files.killed_at = chance.randint(2, 20)
-        elif fault == "sync":
-            member.files.fail_next(chance.choice(sorted(member.files.contents)))
+        elif fault in DISK_FAULTS:
+            self.arm(member, fault)
+        elif fault == "transfer":
+            self.transfer()
+        elif fault == "room":
+            for each in shard.members.values():
+                each.room = chance.choice(ROOMS)
         elif fault == "rot":
             self.rot()
         elif self.rotten and fault in ("damage", "alter", "wipe"):
@@ -216,6 +254,47 @@ class MemberLife:
             self.wipe(member)
         elif fault == "wipe" and self.lost and chance.random() < 0.3:
             self.replace()
+
+    def arm(self, member: Member, fault: str) -> None:
+        """Let the disk of a member be full, fail, or see its process end: soon, or in something that it may do next."""
+        files, chance = member.files, self.chance
+        within = chance.choice(next_places(member)) if chance.random() < 0.7 else None
+        if fault == "sync" and within and not member.is_up:  # an opening takes what it cannot sync for lost
+            if self.lost or self.rotten or self.damaged not in (None, member):
+                return
+            self.damaged = member
+        files.within = within and within.__code__
+        if fault == "full":
+            files.full_at = chance.randint(1, 2 if within else 6)
+        elif fault == "kill":
+            files.killed_at = chance.randint(2, 5 if within else 20)
+        elif within:
+            files.fails_at = 1
+        else:
+            files.fail_next(chance.choice(sorted(files.contents)))
+
+    def before_begin(self, member: Member) -> None:
+        """Let what an opening does meet a disk that fails, too."""
+        faults = sorted(self.faults & DISK_FAULTS)
+        if faults and self.chance.random() < 0.4:
+            self.arm(member, self.chance.choice(faults))
+
+    def cut_off(self, member: Member) -> None:
+        """Nothing gets through between a member and the others."""
+        for other in self.shard.others(member):
+            self.shard.cut |= {(member.number, other), (other, member.number)}
+
+    def transfer(self) -> None:
+        """Have the leader hand the lead over."""
+        leader = self.shard.leader
+        if leader is not None:
+            chosen = self.chance.choice(self.shard.others(leader))
+            self.shard.guard(leader, lambda replica: replica.core.transfer(chosen))
+
+    def make_room(self) -> None:
+        """Disks are not full any more."""
+        for member in self.shard.members.values():
+            member.room = UNKNOWN
 
     def delete(self) -> None:
         """Delete a topic other than the first. Whatever became of it, it is not looked at any more."""
@@ -286,13 +365,23 @@ class MemberLife:
         for each in self.sent[-60:]:
             if each.answer is None and each.starts == each.member.starts:
                 each.answer = self.shard.answer(each.member, each.request)
+                if "fewer than a majority" in getattr(each.answer, "message", ""):
+                    self.shard.count("records are refused since disks are full")
+                if isinstance(each.answer, m.Produced):
+                    self.readers.told[each.topic, each.partition].saw([(each.answer.offset, each.value)])
+        self.readers.collect()
 
     # -- the end --------------------------------------------------------------------------------------
 
     def end(self) -> None:
         shard = self.shard
+        self.make_room()
+        for _ in range(2 if self.faults & DISK_FAULTS else 0):
+            shard.heal()
+            shard.rounds(8)  # in which members fetch what they lack, over disks that fail yet
+        shard.before_begin = lambda _: None
         for member in shard.members.values():
-            member.files.full_at = member.files.killed_at = 0
+            member.files.disarm()
         shard.heal()
         self.mark()
         for _ in range(20 if shard.invariants.altered else 0):
@@ -302,7 +391,7 @@ class MemberLife:
                 self.mark()
             shard.rounds(8)
         last = max(member.replica.order.last_index() for member in shard.members.values() if member.replica)
-        shard.until(lambda: self.replace() or self.is_whole(last))
+        shard.until(lambda: self.replace() or self.is_whole(last), rounds=3 * MEND_AGAIN_TICKS)
         for _ in range(30 if self.rotten else 0):
             found = [self.scrub(member) for member in shard.members.values()]
             if not any(found):
@@ -359,6 +448,7 @@ class MemberLife:
 
     def _check_partition(self, topic: bytes, partition: int) -> None:
         first, values = self.read(topic, partition)
+        self.readers.told[topic, partition].check(first, values)
         ours = [each for each in self.sent if (each.topic, each.partition) == (topic, partition)]
         known = {each.value for each in ours} | {MARKER}
         assert not [value for value in values if value not in known], f"seed {self.seed}: a phantom"
@@ -395,6 +485,6 @@ class MemberLife:
                 tries += 1
                 assert tries < 20, f"seed {self.seed}: no records, {answer}"
                 continue
-            if answer.next_offset == offset:
-                return first, values
             values += records(member.port.answers[request][1], offset)
+            if answer.next_offset == answer.end:
+                return first, values

@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 from penstock.broker.engine import NodeConfig, Now
@@ -25,29 +24,31 @@ from penstock.broker.member.directory import KnownPeers
 from penstock.broker.peers.greeting import may_be
 from penstock.broker.peers.messages import TOLD_KINDS
 from penstock.broker.raft.messages import ConfState, Kind, Message
-from penstock.broker.raft.state import RaftOptions, Role
+from penstock.broker.raft.state import RaftOptions
 from penstock.broker.replica.beginning import begin, ids_of
-from penstock.broker.replica.damage import note_of, noted
+from penstock.broker.replica.damage import note_of, noted, why_anew
 from penstock.broker.replica.errors import PromisesLost, ReplicaDamaged
 from penstock.broker.replica.recovering import Recovery
 from penstock.broker.replica.replica import Replica
+from penstock.broker.replica.room import UNKNOWN
 from penstock.broker.replica.start import open_files, start
 from penstock.storage.batch import parse
 from penstock.storage.data_directory import MEMBER_FORMAT, Identity, identify, note_identity
 from penstock.storage.errors import Error, Poisoned, StorageFull
-from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.log import LogOptions
 from penstock.storage.memory_files import Content, MemoryFiles
 from penstock.storage.promises import Promises
 from penstock.transport import messages as m
 from support.engine import START_US
+from support.member_invariants import Invariants
 from support.member_store import DATA, AnswerPort, MemberStore
+from support.sightings import Sightings
 from support.writeback import Killed, WritebackFiles
 
 OPTIONS = LogOptions(segment_bytes=8 << 10, allocate_bytes=4 << 10)
 ELECTION_TICKS = 10
-FULL = 100
-"""Checks of the invariants between two that compare everything."""
-
+PASSING = ("no_leader", "storage_full")
+"""Failures of requests that are sent again."""
 OUT, IN = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Message)
 
 
@@ -74,7 +75,9 @@ class Member:
         self._journal = (b"", 0)  # of promises, as it is on the disk, and the term in it
         self.roles: list[tuple[int, int]] = []
         self.lag_s = shard.chance.uniform(-2.0, 2.0)  # of its wall clock
+        self.room = UNKNOWN  # free bytes of its disk, as it tells the others
         self.starts = 0
+        self.office = b""  # of its last turn
         self.wipe()
 
     def wipe(self) -> None:
@@ -122,6 +125,7 @@ class Member:
 
     def _open(self) -> None:
         opened = open_files(self.files, DATA, self.shard.ids, OPTIONS)
+        self.shard.sightings.opened(self, opened)
         promises = Promises(f"{DATA}/promises", self.files)
         chance = random.Random(f"{self.shard.seed} {self.number} {self.starts}")
         options = RaftOptions(
@@ -155,11 +159,19 @@ class Member:
 
     def crash(self, *, power: bool) -> None:
         """The process ends, or the machine loses what was not synced."""
+        if self.starts:
+            self.shard.sightings.dies(self, power=power)
         if self.is_up:
             self.replica = self.recovery = None
             self.port = AnswerPort()
         if power:
             self.files = self.files.power_cut()
+
+    def look(self) -> None:
+        """A turn is over: close the connections of clients where the lead is another one, as `Standing.look` does."""
+        if self.replica is not None and self.replica.node.incarnation != self.office:
+            self.office = self.replica.node.incarnation
+            self.replica.node.disconnect("client")
 
     @property
     def is_up(self) -> bool:
@@ -199,6 +211,8 @@ class Shard:
         self.request = 0
         self.syncing = True  # whether anything but promises is ever synced
         self.counts: dict[str, int] = {}
+        self.sightings = Sightings(self)
+        self.before_begin: Callable[[Member], None] = lambda member: None
         for member in self.members.values():
             member.start()
 
@@ -251,8 +265,9 @@ class Shard:
         if member.replica is not None:
             member.touched = True
             try:
-                what(member.replica)
-            except (Error, Killed) as error:
+                what(replica := member.replica)
+                self.sightings.step(member, replica)
+            except (Error, Killed, OSError) as error:
                 self._close(member, error)
 
     def recover(self, member: Member, what: Callable[[Recovery], None]) -> None:
@@ -260,35 +275,47 @@ class Shard:
         if member.recovery is not None:
             try:
                 what(member.recovery)
-            except (Error, Killed) as error:
+            except (Error, Killed, OSError) as error:
                 self._close(member, error)
 
-    def _close(self, member: Member, error: Error | Killed) -> None:
+    def _close(self, member: Member, error: Error | Killed | OSError) -> None:
         try:
             if isinstance(error, Killed):
                 raise error
+            assert why_anew(error), f"this closes no member: {error!r}"
+            self.sightings.closed(error)
             kinds = {"is staged": "installs", "that had rotted": "mended"}
-            self.count(next((kind for said, kind in kinds.items() if said in error.message), "closed by an error"))
-            if "adds up to" in error.message:
+            self.count(next((kind for said, kind in kinds.items() if said in str(error)), "closed by an error"))
+            if "is staged" in str(error):
+                self.sightings.staged(member)
+            if "adds up to" in str(error):
                 self.count("alteration noticed")
             note_of(member.files, DATA, error)
             self.closed.add(member)
             member.replica = member.recovery = None
-        except Killed:
+        except Killed as killed:
+            self.sightings.closed(killed)
             self.count("killed in the middle")
-            member.files.killed_at = 0
+            member.files.disarm()
             member.crash(power=self.chance.random() < 0.5)
 
     def tick(self, member: Member) -> None:
         """One tick of a member."""
-        self.guard(member, lambda replica: replica.tick())
+
+        def tick(replica: Replica) -> None:
+            replica.room.own = member.room
+            replica.tick()
+
+        self.guard(member, tick)
         self.recover(member, lambda recovery: recovery.tick())
 
     def begin(self, member: Member) -> None:
         """Start a member; a disk that is full or fails meanwhile leaves it down, to be opened anew."""
+        self.before_begin(member)
         try:
             member.start()
-        except (StorageFull, Poisoned) as error:
+        except (StorageFull, Poisoned, OSError) as error:
+            self.sightings.closed(error)
             self.count("full at opening" if isinstance(error, StorageFull) else "a sync failed at opening")
             member.crash(power=False)
             self.closed.add(member)
@@ -300,6 +327,7 @@ class Shard:
     def turn(self, member: Member, *, sync: bool = True) -> None:
         """One turn of a member, and a round of syncing."""
         self.guard(member, lambda replica: replica.turn(member.now))
+        member.look()
         if sync:
             self.sync(member)
 
@@ -314,6 +342,7 @@ class Shard:
             replica.synced(member.now)
 
         self.guard(member, work)
+        member.look()
 
     def rounds(self, count: int = 1, *, tick: bool = True) -> None:
         """Quiet rounds: all members tick, take turns and sync, all messages arrive in order."""
@@ -355,6 +384,10 @@ class Shard:
         leading = [member for member in self.members.values() if member.leads]
         return max(leading, key=lambda member: member.replica.core.term, default=None)  # pyright: ignore
 
+    def others(self, member: Member) -> list[int]:
+        """The numbers of the other members."""
+        return [number for number in self.numbers if number != member.number]
+
     def heal(self) -> None:
         """No cuts, everyone runs."""
         self.cut.clear()
@@ -374,7 +407,7 @@ class Shard:
         return member.port.answers.get(request, (None, b""))[0]
 
     def ask(self, make: Callable[[int], Any], payload: bytes = b"") -> Any:
-        """Ask the leader, in quiet rounds, until there is an answer that is no `no_leader`."""
+        """Ask the leader, in quiet rounds, until there is an answer that is not PASSING."""
         for _ in range(20):
             member = self.until(lambda: self.leader)
             request = self.send(member, make, payload)
@@ -383,7 +416,7 @@ class Shard:
                 answer = self.answer(member, request)
                 if answer is not None:
                     break
-            if answer is not None and not (isinstance(answer, m.Failure) and answer.code == "no_leader"):
+            if answer is not None and not (isinstance(answer, m.Failure) and answer.code in PASSING):
                 return answer
         raise AssertionError(f"seed {self.seed}: no answer")
 
@@ -394,78 +427,3 @@ class Shard:
 def msgpack_copy(message: Message) -> Message:
     """The message as the other side gets it."""
     return IN.decode(OUT.encode(message))
-
-
-class Invariants:
-    """What holds after every step: see `check`.
-
-    Each entry is compared when it is applied, and each state when it has moved, of members that did something. Every
-    `FULL` checks all is compared again: nothing that was compared may change afterwards.
-    """
-
-    def __init__(self, shard: Shard) -> None:
-        self._shard = shard
-        self._checks = 0
-        self._compared: WeakKeyDictionary[Replica, int] = WeakKeyDictionary()  # up to which entry
-        self._moved: WeakKeyDictionary[Replica, dict[LogWriter, int]] = WeakKeyDictionary()  # up to which batch
-        self.leaders: dict[int, int] = {}
-        self.last = 0  # entry that is committed
-        self.committed: dict[int, tuple[int, int]] = {}  # entry: term and checksum
-        self.states: dict[tuple[bytes, int], bytes] = {}  # log and seq: what it adds up to
-        self.altered = False  # a member's state was changed by hand: states are not compared until all are equal again
-
-    def check(self, *, full: bool = False) -> None:
-        self._checks += 1
-        full = full or self._checks % FULL == 0
-        for member in self._shard.members.values():
-            replica = member.replica
-            if replica is not None and (full or member.touched):
-                member.touched = False
-                if full:
-                    self._compared.pop(replica, None)
-                    self._moved.pop(replica, None)
-                self._shard.guard(member, lambda replica, member=member: self._check_one(member, replica))
-
-    def _check_one(self, member: Member, replica: Replica) -> None:
-        self._one_leader(member, replica)
-        self._committed(member, replica)
-        self._logs(member, replica)
-
-    def _one_leader(self, member: Member, replica: Replica) -> None:
-        if replica.core.role is Role.LEADER:
-            known = self.leaders.setdefault(replica.core.term, member.number)
-            assert known == member.number, f"term {replica.core.term} has leaders {known} and {member.number}"
-            last, committed = replica.order.last_index(), self.last
-            assert committed <= last, f"leader {member.number} ends at entry {last}, and {committed} is committed"
-
-    def _committed(self, member: Member, replica: Replica) -> None:
-        """What is applied is the same everywhere."""
-        applied = replica.places.entry
-        first = max((self._compared.get(replica) or applied - 20) + 1, replica.order.first_index(), 1)
-        for index in range(first, applied + 1):
-            term = replica.order.term(index)
-            found = (term or 0, replica.order.checksum(index))
-            known = self.committed.setdefault(index, found)
-            assert known == found, f"member {member.number} applied another entry {index}: {found}, not {known}"
-        self.last = max(self.last, applied)
-        self._compared[replica] = applied
-
-    def _logs(self, member: Member, replica: Replica) -> None:
-        """Each log ends where the order says, and states after the same batches are equal."""
-        moved, ends, applied = self._moved.setdefault(replica, {}), replica.places.end, replica.places.applied
-        for log in replica.node.logs:
-            seq, checksum = ends.get(log.log_id, (0, 0))
-            assert log.written == seq, f"{log.path} of member {member.number} ends at {log.written}, the order at {seq}"
-            assert not seq or log.checksum == checksum
-            history = replica.node.history_of(log.log_id)
-            assert history is not None
-            state = history.committed
-            if moved.get(log) == state.seq:
-                continue
-            moved[log] = state.seq
-            assert state.seq <= applied.get(log.log_id, (0, 0))[0]
-            if self.altered:
-                continue
-            body = state.encode()
-            known = self.states.setdefault((log.log_id, state.seq), body)
-            assert known == body, f"{log.path} of member {member.number} adds up to something else at {state.seq}"

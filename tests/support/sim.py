@@ -4,8 +4,8 @@
 Idea: a seed decides a life, and the steps of a shorter life are the first ones of a longer. So the shortest life that
 fails has the steps up to the fault, and is found again without those faults of nodes and disks that it does not need.
 
-Contract: runs on all processors, and ends with how many lives there were. A life that fails is shrunk, and shown with
-the command that runs it again; the exit code is 1 then.
+Contract: runs on all processors, and ends with what the lives met how often, and how many there were. A life that fails
+is shrunk, and shown with the command that runs it again; the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import os
 import random
 import sys
 import traceback
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 from support.epoch_life import EpochLife
 from support.group_life import GroupLife
@@ -27,15 +29,43 @@ CHUNK = 25
 LIVES = {"members": MemberLife, "groups": GroupLife, "transactions": EpochLife}
 
 
-def failure(seed: int, steps: int, without: Collection[str] = (), kind: str = "members") -> str:
-    """What goes wrong in a life; "" for one that goes well."""
+def failure(
+    seed: int, steps: int, without: Collection[str] = (), kind: str = "members", counts: Counter[str] | None = None
+) -> str:
+    """What goes wrong in a life; "" for one that goes well. What it meets is added to `counts`."""
     life = LIVES[kind](seed, steps)
     life.faults -= set(without)
     try:
         life.run()
     except Exception as error:
         return "".join(traceback.format_exception(error))
+    finally:
+        if counts is not None:
+            counts.update(life.shard.counts)
     return ""
+
+
+class Lived(NamedTuple):
+    """Lives up to the first that failed, if any did: its seed, what went wrong, and what all of them have met."""
+
+    failed: int | None
+    problem: str
+    counts: Counter[str]
+
+
+@cache
+def lived(seeds: range, kind: str = "members", steps: int = 250) -> Lived:
+    """Run lives. Asked for again in a process, it is what was found."""
+    counts = Counter[str]()
+    for seed in seeds:
+        if problem := failure(seed, steps, kind=kind, counts=counts):
+            return Lived(seed, problem, counts)
+    return Lived(None, "", counts)
+
+
+def met(lives: Iterable[Lived]) -> Counter[str]:
+    """What lives have met, and how often."""
+    return sum((each.counts for each in lives), Counter[str]())
 
 
 def shrink(steps: int, fails: Callable[[int, Collection[str]], Any]) -> tuple[int, set[str]]:
@@ -54,10 +84,6 @@ def shrink(steps: int, fails: Callable[[int, Collection[str]], Any]) -> tuple[in
     return steps, without
 
 
-def _first_failing(seeds: range, steps: int, kind: str) -> int | None:
-    return next((seed for seed in seeds if failure(seed, steps, kind=kind)), None)
-
-
 def _show(seed: int, steps: int, without: Collection[str], kind: str) -> None:
     steps, without = shrink(steps, lambda fewer, more: failure(seed, fewer, {*without, *more}, kind))
     print(failure(seed, steps, without, kind))
@@ -73,7 +99,10 @@ def main(seeds: int, first: int, steps: int, without: Collection[str], kind: str
         return bool(found)
     chunks = [range(at, min(at + CHUNK, first + seeds)) for at in range(first, first + seeds, CHUNK)]
     with ProcessPoolExecutor() as pool:
-        failed = [each for each in pool.map(_first_failing, chunks, repeat(steps), repeat(kind)) if each is not None]
+        found = list(pool.map(lived, chunks, repeat(kind), repeat(steps)))
+    for what, times in sorted(met(found).items()):
+        print(f"{times:8} {what}")
+    failed = [each.failed for each in found if each.failed is not None]
     for seed in failed:
         _show(seed, steps, without, kind)
     print(f"{seeds} lives from seed {first} on, {len(failed)} of their {len(chunks)} chunks failed")

@@ -110,6 +110,22 @@ class WritebackFiles(MemoryFiles):
         content = self._content(path)
         return CachedFile(path, content, self.disk(content), self)
 
+    def unlink(self, path: str) -> None:
+        self.work()
+        super().unlink(path)
+
+    def replace(self, source: str, target: str) -> None:
+        self.work()
+        super().replace(source, target)
+
+    def rename_dir(self, source: str, target: str) -> None:
+        self.work()
+        super().rename_dir(source, target)
+
+    def remove_tree(self, path: str) -> None:
+        self.work()
+        super().remove_tree(path)
+
     def take_space(self, path: str) -> None:
         """One use of space: fails if it is its turn."""
         self.work()

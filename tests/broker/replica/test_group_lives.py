@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 from penstock.broker.engine.queues.upkeep import barriers
 from penstock.broker.engine.queues.upkeep.barriers import Barriers
-from support.group_life import GroupLife
-from support.sim import failure
+from support.sim import failure, lived, met
+
+LIVES = [range(first, first + 25) for first in range(0, 100, 25)]
 
 
-@pytest.mark.parametrize("first", range(0, 100, 25))
-def test_each_callback_comes_once_whatever_happens(first: int):
-    for seed in range(first, first + 25):
-        assert failure(seed, 250, kind="groups") == "", f"make sim LIFE=groups SEEDS=2 FROM={seed}"
+@pytest.mark.parametrize("seeds", LIVES, ids=str)
+def test_each_callback_comes_once_whatever_happens(seeds: range):
+    failed, problem, _ = lived(seeds, "groups")
+    assert problem == "", f"make sim LIFE=groups SEEDS=2 FROM={failed}"
 
 
 @pytest.mark.soak
@@ -25,12 +25,13 @@ def test_each_callback_comes_once_in_longer_lives(first: int):
         assert failure(seed, 400, kind="groups") == "", f"make sim LIFE=groups SEEDS=1 STEPS=400 FROM={seed}"
 
 
-def test_lives_have_callbacks_and_deletions_of_both_kinds():
-    counts: Counter[str] = Counter()
-    for seed in range(6):
-        counts.update(GroupLife(seed, 250).run().counts)
-    assert counts["callback"] > 20
-    assert counts["group deleted: done"] >= 2
+@pytest.mark.timeout(600)  # alone, it runs all lives
+def test_lives_have_callbacks_deletions_of_both_kinds_and_leases_that_a_grace_keeps():
+    counts = met(lived(seeds, "groups") for seeds in LIVES)
+    assert counts["callback"] > 200
+    assert counts["group deleted: done"] > 100
+    assert counts["a lease is kept by a grace"] > 2
+    assert counts["a completed task is looked at"] > 30
 
 
 def test_a_callback_that_comes_twice_is_noticed(monkeypatch: pytest.MonkeyPatch):

@@ -14,9 +14,11 @@ from penstock.broker.replica.errors import PromisesLost, ReplicaDamaged
 from penstock.storage.batch import encode
 from penstock.storage.promises import Promises
 from penstock.transport import messages as m
+from support.member_invariants import Invariants
 from support.member_life import FAULTS, MemberLife
-from support.members import Invariants, Member, Shard
-from support.sim import failure, shrink
+from support.members import Member, Shard
+from support.sightings import FEWEST, missed
+from support.sim import failure, lived, met, shrink
 
 
 def one(value: bytes) -> bytes:
@@ -238,20 +240,18 @@ def test_a_member_that_ends_with_proposals_on_their_way_leaves_nothing_in_memory
     assert ended() is None
 
 
-@pytest.mark.parametrize("first", range(0, 2000, 50))
-def test_random_lives_keep_every_invariant_and_go_on_at_the_end(first):
-    for seed in range(first, first + 50):
-        assert failure(seed, 250) == "", f"make sim SEEDS=2 FROM={seed}"
+LIVES = [range(first, first + 50) for first in range(0, 2000, 50)]
 
 
-def test_members_of_random_lives_free_what_retention_takes_whether_they_lead_or_not():
-    counts = Counter[str]()
-    for seed in range(10):
-        life = MemberLife(seed, 250)
-        life.run()
-        counts.update(life.shard.counts)
-    assert counts["freed by a leader"]
-    assert counts["freed by a follower"]
+@pytest.mark.parametrize("seeds", LIVES, ids=str)
+def test_random_lives_keep_every_invariant_and_go_on_at_the_end(seeds):
+    failed, problem, _ = lived(seeds)
+    assert problem == "", f"make sim SEEDS=2 FROM={failed}"
+
+
+@pytest.mark.timeout(3600)  # alone, it runs all lives
+def test_random_lives_meet_all_that_is_rare():
+    assert missed(met(map(lived, LIVES))) == []
 
 
 @pytest.mark.soak
@@ -259,6 +259,14 @@ def test_members_of_random_lives_free_what_retention_takes_whether_they_lead_or_
 def test_longer_random_lives_keep_every_invariant(first):
     for seed in range(first, first + 50):
         MemberLife(seed).run()
+
+
+def test_a_situation_that_is_met_too_seldom_is_said():
+    enough = Counter(FEWEST)
+    assert missed(enough) == []
+    enough["entries are cut"] -= 1
+    (said,) = missed(enough)
+    assert said.startswith(f"entries are cut: {FEWEST['entries are cut'] - 1} times")
 
 
 def test_a_life_that_fails_is_shrunk_to_the_steps_and_faults_that_it_needs():

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from support.epoch_life import EpochLife
-from support.sim import failure
+from support.sim import failure, lived, met
 from support.sources import ROOT
 from support.transaction_mutants import MUTANTS, verdict
 
+LIVES = [range(first, first + 25) for first in range(0, 100, 25)]
 
-@pytest.mark.parametrize("first", range(0, 100, 25))
-def test_each_transaction_is_whole_or_not_there_whatever_happens(first: int):
-    for seed in range(first, first + 25):
-        assert failure(seed, 250, kind="transactions") == "", f"make sim LIFE=transactions SEEDS=2 FROM={seed}"
+
+@pytest.mark.parametrize("seeds", LIVES, ids=str)
+def test_each_transaction_is_whole_or_not_there_whatever_happens(seeds: range):
+    failed, problem, _ = lived(seeds, "transactions")
+    assert problem == "", f"make sim LIFE=transactions SEEDS=2 FROM={failed}"
 
 
 @pytest.mark.soak
@@ -26,12 +25,11 @@ def test_each_transaction_is_whole_in_longer_lives(first: int):
         )
 
 
+@pytest.mark.timeout(600)  # alone, it runs all lives
 def test_lives_have_commits_refusals_and_fenced_attempts():
-    counts: Counter[str] = Counter()
-    for seed in range(12):
-        counts.update(EpochLife(seed, 250).run().counts)
-    assert counts["committed"] > 50
-    assert min(counts["fenced"], counts["refused"]) > 10, counts
+    counts = met(lived(seeds, "transactions") for seeds in LIVES)
+    assert counts["committed"] > 400
+    assert min(counts["fenced"], counts["refused"]) > 60, counts
 
 
 def test_each_mutant_has_one_place():
