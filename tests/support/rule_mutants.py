@@ -211,8 +211,8 @@ MUTANTS = [
         f"{_TESTS}/test_old_disks.py",
     ),
     RuleMutant(
-        22, "the name of a checkpoint that has rotted says what is committed", f"{_REPLICA}/opening.py",
-        "known = max(found.commit, _newest_snapshot(files, order.log))", "known = found.commit",
+        22, "what is committed is said beside a checkpoint that may rot", f"{_REPLICA}/opening.py",
+        "known = max(found.commit, _newest_snapshot(files, order.log), *noted)", "known = found.commit",
         f"{_TESTS}/test_old_disks.py",
     ),
 ]  # fmt: skip
