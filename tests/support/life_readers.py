@@ -30,6 +30,9 @@ Place = tuple[bytes, int]
 
 WINDOW_BYTES, WINDOW_RECORDS = 1 << 16, 20
 
+ROUNDS = 8
+"""Of those who go on without a leader: an election, the first entry of its term, and records."""
+
 
 @dataclass
 class Told:
@@ -96,14 +99,30 @@ class LifeReaders:
         ask = self._life.chance.choice((self.fetch, self.fetch, self.fetch, self.ends, self.list, self.follow))
         ask()
 
+    def read_outdated(self, leader: Member) -> None:
+        """The others go on without a leader that stands still, if they can; then it is read, unless it has heard."""
+        life, shard = self._life, self._life.shard
+        others = [shard.members[number] for number in shard.others(leader)]
+        for _ in range(ROUNDS):
+            for sent in [each for each in shard.network if shard.members[each.message.to] in others]:
+                shard.deliver(shard.network.index(sent))
+            for member in others:
+                shard.turn(member)
+            life.produce()
+        life.collect()
+        self.read()
+
     def leading(self) -> Member:
-        """Some node that takes itself for the leader, if there is one."""
-        life, leader = self._life, self._life.shard.leader
-        members = list(life.shard.members.values())
-        member = life.chance.choice([each for each in members if each.leads] or members)
-        if leader is not None and member is not leader:
+        """Some node that takes itself for the leader, best one that another one has followed."""
+        life, members = self._life, list(self._life.shard.members.values())
+        outdated = self._outdated()
+        if outdated:
             life.shard.count("a leader is read that another one has followed")
-        return member
+        return life.chance.choice(outdated or [each for each in members if each.leads] or members)
+
+    def _outdated(self) -> list[Member]:
+        shard = self._life.shard
+        return [each for each in shard.members.values() if each.leads and each is not shard.leader]
 
     def _floors(self) -> dict[Place, tuple[int, int]]:
         return {place: self.told[place].floor for place in self._life.readable}

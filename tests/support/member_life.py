@@ -161,6 +161,8 @@ class MemberLife:
             shard.now_s += 0.1
             for member in some:
                 shard.tick(member)
+        if leader is not None and leader not in some:
+            self.readers.read_outdated(leader)
 
     def deliver(self) -> None:
         shard, chance = self.shard, self.chance
