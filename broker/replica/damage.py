@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ...storage.data_directory import DAMAGED, METADATA, ORDER, TOPICS
-from ...storage.errors import Corrupt, InvalidBatch, NewerFormat, Poisoned, StorageFull, is_damage
+from ...storage.errors import Corrupt, InvalidBatch, NewerFormat, Poisoned, StorageError, StorageFull, is_damage
 from ..raft.errors import EntriesLost
 from .errors import ReplicaBroken, StateDiffers
 
@@ -112,7 +112,8 @@ def note_of(files: Files, data: str, error: BaseException) -> str:
 
 def why_anew(error: BaseException) -> str:
     """Why a replica that an error closed is opened anew, for the operator; "" for an error that should not happen."""
-    failed = isinstance(error, OSError) and error.errno == errno.EIO  # a file was read, written or synced
+    of_system = error.__cause__ if type(error) is StorageError else error
+    failed = isinstance(of_system, OSError) and of_system.errno == errno.EIO  # a file was read, written or synced
     if failed or isinstance(error, (Corrupt, EntriesLost, Poisoned, ReplicaBroken, StorageFull)):
         return f"this node closes its files and opens them anew: {getattr(error, 'message', error)}"
     return ""

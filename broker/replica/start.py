@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...storage.data_directory import METADATA, ORDER
-from ...storage.errors import Corrupt, InvalidBatch, InvalidTopic, is_damage
+from ...storage.errors import Corrupt, InvalidBatch, InvalidTopic, StorageFull, is_damage
 from ...storage.layout import PROMISES
 from ..engine.node import Node
 from ..raft.node import RaftNode
@@ -178,6 +178,7 @@ def _open_node(opened: OpenedOrder, make: Callable[[], Node]) -> Node:
 
 def _check_opened(node: Node) -> None:
     """Raise ReplicaDamaged where what a log adds up to cannot be read: it would be another state than the others'.
+    StorageFull where a log could not be opened for want of room.
 
     And where the beginning of a log is gone, which retention did not take: its files go behind a checkpoint that covers
     what they go for, so that the state of this opening knows it.
@@ -185,6 +186,8 @@ def _check_opened(node: Node) -> None:
     for path, error in node.unsound:
         if isinstance(error, (Corrupt, InvalidBatch, InvalidTopic, ReplicaDamaged)):
             raise ReplicaDamaged(error.message, path=path)
+        if isinstance(error, StorageFull):  # the partition would be missing until the next start
+            raise error
     for log in node.without_beginning:
         first = log.names[0].base_seq
         raise ReplicaDamaged(f"{log.path} begins at batch {first}, and its state needs what was before", path=log.path)

@@ -409,7 +409,11 @@ class LogRegistry:
 
 def _named(error: Error | OSError) -> Error:
     """An error of the tree, with a sentence: those of the system name the file."""
-    return error if isinstance(error, Error) else StorageError(str(error))
+    if isinstance(error, Error):
+        return error
+    found = StorageError(str(error))
+    found.__cause__ = error
+    return found
 
 
 def _unread(history: History[Any]) -> Error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from functools import partial
 
 import pytest
@@ -75,3 +76,18 @@ def test_a_leader_with_a_log_that_could_not_be_cut_appends_to_no_other_and_close
     leader.files.full_at, leader.files.fails_at = 2, 1
     with pytest.raises(ReplicaBroken, match="could not be cut"):
         leader.replica.turn(leader.now)
+
+
+def test_a_member_whose_disk_fails_as_it_makes_a_log_is_opened_anew(monkeypatch: pytest.MonkeyPatch):
+    shard, _, member, _ = led(4, "t")
+    starts, make = member.starts, member.files.sync_dir
+
+    def failing(path: str) -> None:
+        if path.startswith(f"{DATA}/topics") and member.starts == starts:
+            raise OSError(errno.EIO, "Input/output error")
+        make(path)
+
+    monkeypatch.setattr(member.files, "sync_dir", failing)
+    shard.topic("u")
+    shard.until(lambda: member.replica is not None and member.starts > starts)
+    shard.invariants.check(full=True)
