@@ -381,10 +381,11 @@ class Replica:
 
     def _put(self, message: Message) -> None:
         """Send a message, with the batches that its entries only name. One whose batches are gone is not sent: its
-        receiver is offered what they add up to."""
+        receiver is offered what they add up to. Those of an entry that is not applied were cut: the lead is over."""
         bodies = bodies_of(message.entries if message.kind is Kind.APPEND else (), self.node, self.met)
         if isinstance(bodies, Gone):
-            self._storage.floor = max(self._storage.floor, bodies.entry)
+            if bodies.entry <= self.places.entry:
+                self._storage.floor = max(self._storage.floor, bodies.entry)
             self.core.report_unreachable(message.to)
             return
         self.exchange.sends(message)
