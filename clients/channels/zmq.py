@@ -42,23 +42,29 @@ class ZmqChannel:
     def __init__(self, url: str, *, max_bytes: int, key: Key | None = None) -> None:
         self._url = url
         self._max_bytes = max_bytes
-        self._front = Front()
         self._context = Context(key=key)
         try:
-            self._dealer: ClientSocket = self._context.client(url, max_bytes=max_bytes)
-            self._pulls: dict[str, PullSocket] = {}
-            self._wake = Bell()
-            self._sources: dict[int, PullSocket] = {self._dealer.fd: self._dealer}
-            self._monitor = self._dealer.monitor_fd
-            self._ready: dict[PullSocket, None] = {}
-            self._closed = False
-            for descriptor in (self._dealer.fd, self._monitor, self._wake.fileno()):
-                self._front.add(descriptor)
-            self._refresh()
+            self._front = Front()
+            try:
+                self._begin()
+            except BaseException:
+                self._front.close()
+                raise
         except BaseException:
-            self._front.close()
             self._context.close()
             raise
+
+    def _begin(self) -> None:
+        self._dealer: ClientSocket = self._context.client(self._url, max_bytes=self._max_bytes)
+        self._pulls: dict[str, PullSocket] = {}
+        self._wake = Bell()
+        self._sources: dict[int, PullSocket] = {self._dealer.fd: self._dealer}
+        self._monitor = self._dealer.monitor_fd
+        self._ready: dict[PullSocket, None] = {}
+        self._closed = False
+        for descriptor in (self._dealer.fd, self._monitor, self._wake.fileno()):
+            self._front.add(descriptor)
+        self._refresh()
 
     @property
     def connections(self) -> int:

@@ -112,7 +112,7 @@ def test_a_node_leaves_single_bytes_to_producers(tmp_path: Path, stuck: RangeLoc
 def test_the_lock_names_its_process_endpoint_and_boot(tmp_path) -> None:
     held = lock.take_head(f"{tmp_path}/lock", Files(), endpoint="ipc:///x", boot="b")
     found = json.loads((tmp_path / "lock").read_text())
-    assert found == {"pid": os.getpid(), "endpoint": "ipc:///x", "boot": "b"}
+    assert found == {"pid": os.getpid(), "endpoint": "ipc:///x", "boot": "b", "local": ""}
     held.release()
 
 
