@@ -475,8 +475,8 @@ def test_a_member_without_room_fetches_nothing():
     shard.begin(away)
     leader.replica.exchange.restarted(away.number)
     assert away.replica is not None
-    away.replica.room.own = RESERVE_BYTES // 2 - 1
+    away.room = RESERVE_BYTES // 2 - 1
     shard.rounds(60)
     assert "installs" not in shard.counts
-    away.replica.room.own = RESERVE_BYTES // 2
+    away.room = RESERVE_BYTES // 2
     shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))

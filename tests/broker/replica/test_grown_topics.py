@@ -78,4 +78,4 @@ def test_a_log_that_was_prepared_for_a_growth_that_was_lost_goes_by_the_settings
     shard.cut.clear()
     shard.rounds(10)
     assert [partitions(member, topic) for member in shard.members.values()] == [[(1, 7, 64 << 20)] * 2] * 3
-    assert shard.counts == {}
+    assert "closed by an error" not in shard.counts

@@ -120,7 +120,7 @@ def scene(seed: int) -> tuple[Shard, bytes, Member, list[Member]]:
     topic = shard.topic("t")
     leader = shard.until(lambda: shard.leader)
     for member in shard.members.values():
-        member.replica.room.own = 10 * ENOUGH
+        member.room = 10 * ENOUGH
     shard.rounds(5)
     return shard, topic, leader, [each for each in shard.members.values() if each is not leader]
 
@@ -133,31 +133,32 @@ def test_records_are_refused_while_fewer_than_a_majority_have_room_and_all_else_
     shard, topic, leader, others = scene(1)
     spare = shard.topic("spare")
     assert leader.replica.room.of(others[0].number) == 10 * ENOUGH
-    others[0].replica.room.own = LITTLE
+    others[0].room = LITTLE
     shard.rounds(5)
     assert isinstance(produce(shard, topic), m.Produced)
-    others[1].replica.room.own = LITTLE
+    others[1].room = LITTLE
     shard.rounds(5)
-    answer = produce(shard, topic)
+    request = shard.send(leader, lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"])))
+    answer = shard.until(lambda: shard.answer(leader, request))
     assert (answer.code, answer.retry) == ("storage_full", True)
     assert "64 MiB" in answer.message
     deleted = shard.ask(lambda number: m.DeleteTopic(number, spare))
     assert isinstance(deleted, m.Done), "what has no records may use the reserve, and makes room"
-    others[0].replica.room.own = ENOUGH
+    others[0].room = ENOUGH
     shard.rounds(5)
     assert isinstance(produce(shard, topic), m.Produced)
 
 
 def test_a_follower_that_is_full_takes_no_entries_and_the_shard_goes_on():
     shard, topic, leader, (full, other) = scene(2)
-    full.replica.room.own = 0
+    full.room = 0
     last, starts = full.replica.order.last_index(), full.starts
     assert isinstance(produce(shard, topic), m.Produced)
     shard.rounds(10)
     assert (full.replica.order.last_index(), full.starts) == (last, starts), "it does not close over it"
     other.crash(power=True)
     shard.begin(other)
-    full.replica.room.own = ENOUGH
+    full.room = ENOUGH
     shard.until(lambda: full.replica.places.entry == shard.leader.replica.places.entry)
     assert leader.number
 
@@ -165,10 +166,10 @@ def test_a_follower_that_is_full_takes_no_entries_and_the_shard_goes_on():
 @pytest.mark.parametrize("others", [True, False])
 def test_a_leader_that_is_full_hands_over_to_a_voter_with_room_or_stays(others):
     shard, topic, leader, (one, other) = scene(3)
-    one.replica.room.own = 20 * ENOUGH if others else LITTLE
-    other.replica.room.own = 10 * ENOUGH if others else LITTLE
+    one.room = 20 * ENOUGH if others else LITTLE
+    other.room = 10 * ENOUGH if others else LITTLE
     shard.rounds(5)
-    leader.replica.room.own = LITTLE
+    leader.room = LITTLE
     shard.rounds(20)
     assert shard.leader is (one if others else leader)
     if others:
@@ -178,12 +179,12 @@ def test_a_leader_that_is_full_hands_over_to_a_voter_with_room_or_stays(others):
 @pytest.mark.parametrize("room", [LITTLE, 10 * ENOUGH])
 def test_a_leader_that_is_full_does_not_wait_for_a_voter_that_is_gone(room):
     shard, topic, leader, (gone, other) = scene(4)
-    gone.replica.room.own = 20 * ENOUGH
-    other.replica.room.own = room
+    gone.room = 20 * ENOUGH
+    other.room = room
     shard.rounds(5)
     assert leader.replica.core.status().members[gone.number].match == leader.replica.order.last_index()
     gone.crash(power=False)
-    leader.replica.room.own = LITTLE
+    leader.room = LITTLE
     assert isinstance(shard.ask(lambda number: m.DeleteTopic(number, topic)), m.Done)
     shard.rounds(20)
     assert shard.leader is (leader if room == LITTLE else other)
@@ -192,7 +193,7 @@ def test_a_leader_that_is_full_does_not_wait_for_a_voter_that_is_gone(room):
 
 def test_a_leader_that_is_full_hands_over_to_a_voter_that_has_all_entries_though_others_have_more_room():
     shard, topic, leader, (behind, other) = scene(5)
-    behind.replica.room.own = 30 * ENOUGH
+    behind.room = 30 * ENOUGH
     shard.rounds(5)
     shard.cut.add((leader.number, behind.number))
     shard.send(leader, lambda number: m.Produce(number, topic, 0), bytes(encode([b"x"])))
@@ -202,16 +203,16 @@ def test_a_leader_that_is_full_hands_over_to_a_voter_that_has_all_entries_though
     status = leader.replica.core.status()
     assert [status.members[each.number].match == status.last for each in (behind, other)] == [False, True]
     assert all(each.is_heard for each in status.members.values())
-    leader.replica.room.own = LITTLE
+    leader.room = LITTLE
     shard.tick(leader)
     assert leader.replica.core.status().transferee == other.number
 
 
 def test_a_leader_that_is_full_hands_over_to_no_learner():
     shard, _, leader, (learner, other) = scene(6)
-    learner.replica.room.own = 30 * ENOUGH
+    learner.room = 30 * ENOUGH
     shard.rounds(5)
     leader.replica.core.apply_change(Change((ChangeStep(Operation.LEARNER, learner.number),)), 0)
-    leader.replica.room.own = LITTLE
+    leader.room = LITTLE
     shard.tick(leader)
     assert leader.replica.core.status().transferee == other.number
