@@ -53,6 +53,10 @@ class Grace:
         """Whether something that is renewed within `lasting_s`, and was not over in time, may not end yet."""
         return self._time.monotonic_s < self.end_s(lasting_s)
 
+    def keeps(self, until_us: int, lasting_s: float) -> bool:
+        """Whether what was to end at `until_us`, in log time, and is renewed within `lasting_s`, may not yet."""
+        return until_us > self._since_us and self.covers(lasting_s)
+
     def over_us(self, lasting_s: float) -> int:
         """What is renewed within `lasting_s` may end now where its end was to come by this time, which is returned."""
         return self._since_us if self.covers(lasting_s) else self._time.last_us

@@ -64,7 +64,7 @@ class Watching:
         if queue is None or not serves(partition) or not self._registry.holds(partition):
             return
         lease, usual_s = queue.leases.next_end(), _usual_s(queue)
-        if lease is not None and self._grace.covers(usual_s) and lease.until_us > self._grace.over_us(usual_s):
+        if lease is not None and self._grace.keeps(lease.until_us, usual_s):
             key, look = (Watching, partition, group), lambda _: self._ring(partition, group, self._time.last_us)
             self._deadlines.set(key, self._grace.end_s(usual_s), look)
         elif lease is not None:
