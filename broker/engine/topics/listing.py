@@ -56,7 +56,7 @@ class Listing:
     def _list(self, peer: Peer, message: ListTopics) -> Work:
         found: list[TopicMessage] = []
         for name in message.names:
-            found.append((yield from self._described(name)))
+            found.append((yield from describe(self._registry, self._endpoint, self._topics.named(name))))
         self._port.reply(peer, TopicsMessage(message.request, found))
 
     def _page(self, peer: Peer, message: ListTopics, sees: Sees) -> Work:
@@ -65,14 +65,11 @@ class Listing:
         for topic in page:
             if sees(f"topic:{topic.name}"):
                 try:
-                    found.append((yield from self._described(topic.name)))
+                    found.append((yield from describe(self._registry, self._endpoint, topic)))
                     page.take(len(topic.partitions) - 1)
                 except UnknownTopic:
                     pass  # deleted meanwhile
         self._port.reply(peer, TopicsMessage(message.request, found, page.next))
-
-    def _described(self, name: str) -> Generator[int | None, None, TopicMessage]:
-        return describe(self._registry, self._endpoint, self._topics.named(name))
 
     def find_offsets(self, peer: Peer, message: FindOffsets, payload: Payload, now: Now) -> Work:
         """One offset per partition."""
