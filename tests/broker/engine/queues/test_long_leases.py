@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +9,7 @@ from penstock.broker.engine.queues.topic_queues import proposed
 from penstock.broker.engine.tables.queues.backoff import STRETCHES, backed_off
 from penstock.broker.engine.tables.queues.settings import parse
 from penstock.transport import messages as m
+from support.calls import calls
 from support.engine import Rig
 
 ACK, NACK, REJECT, RELEASE = range(4)
@@ -31,24 +30,6 @@ def scene(count: int, value: bytes = b"", **settings: object) -> tuple[Rig, byte
     for _ in range(count // 1000):
         rig.produce(topic, [value] * 1000)
     return rig, topic
-
-
-def calls(act: Callable[[], object]) -> int:
-    """Python calls of it, while the collector rests."""
-    count = 0
-
-    def counted(frame: object, event: str, arg: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    gc.disable()
-    sys.setprofile(counted)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return count
 
 
 def calls_of_an_end(count: int, act: Callable[[Rig, bytes, int], object], **settings: object) -> int:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-
 import pytest
 from penstock.broker.engine.queues.topic_queues import proposed
 from penstock.broker.engine.tables import effects as fx
@@ -12,6 +9,7 @@ from penstock.storage.batch import encode
 from penstock.storage.log import LogWriter
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Verb
+from support.calls import calls
 from support.engine import Rig
 
 ACK, NACK, REJECT, RELEASE = Verb.ACK, Verb.NACK, Verb.REJECT, Verb.RELEASE
@@ -221,10 +219,7 @@ def test_a_record_that_cannot_be_read_dies_and_the_others_are_worked_off(rig: Ri
 
 
 def calls_of_a_lease(behind: int, most: int) -> int:
-    """Python calls in the node of one lease with the ack of the one before.
-
-    The collector rests meanwhile: what it frees of earlier tests is no call of this lease.
-    """
+    """Python calls in the node of one lease with the ack of the one before."""
     rig = Rig()
     topic = rig.topic()
     for _ in range(behind // 1000):
@@ -232,22 +227,14 @@ def calls_of_a_lease(behind: int, most: int) -> int:
     token = rig.lease(topic, most=most).token
     token = rig.lease(topic, most=most, settles=[m.Settle(0, token, ACK)]).token
     message = m.Lease(rig.next_request(), topic, "g", "w", most, settles=[m.Settle(0, token, ACK)])
-    count = 0
 
-    def counted(frame: object, event: str, arg: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    gc.disable()
-    sys.setprofile(counted)
-    try:
+    def take() -> None:
         rig.node.receive("c", message, b"", rig.now)
         for log in rig.node.flush(rig.now):
             log.sync()
         rig.node.advance(rig.now)
-    finally:
-        sys.setprofile(None)
-        gc.enable()
+
+    count = calls(take)
     (leased,) = rig.answers(message.request)
     assert sum(run[1] for run in leased.runs) == most
     return count
