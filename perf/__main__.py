@@ -16,7 +16,6 @@ from . import benches, session, smoke
 from .lab import archive, report, times
 from .lab.harness import Lab
 
-PAGE = Path(__file__).parent / "RESULTS.md"
 BUILD = Path(__file__).parents[1] / "build"
 OUTCOME = BUILD / "perf"
 REPEAT, SCALE = 5, 1.0
@@ -30,9 +29,10 @@ QUICK_REPEAT, QUICK_SCALE = 1, 0.1
 @click.option("--full", is_flag=True, help="Every row, also those that take long: about an hour.")
 @click.option("--quick", is_flag=True, help=f"A look, not a result: --repeat {QUICK_REPEAT} --scale {QUICK_SCALE}.")
 @click.option("--directory", type=click.Path(path_type=Path), default=BUILD, help="On the disk to be measured.")
-@click.option("--write", is_flag=True, help="Replace the committed results of what is measured, and RESULTS.md.")
+@click.option("--write", is_flag=True, help="Replace the record's results of what is measured, and its RESULTS.md.")
+@click.option("--record", type=click.Path(path_type=Path), default=archive.RECORD, help="Another record than perf/.")
 @click.option("--smoke", "only_smoke", is_flag=True, help="A minute: does the lab work, have the ratios held?")
-@click.option("--report", "only_report", is_flag=True, help="Make RESULTS.md and its plots from what is committed.")
+@click.option("--report", "only_report", is_flag=True, help="Make RESULTS.md and its plots from the record.")
 @click.option("--list", "listing", is_flag=True, help="List the benches and end.")
 def main(
     chosen: tuple[str, ...],
@@ -42,6 +42,7 @@ def main(
     quick: bool,
     directory: Path,
     write: bool,
+    record: Path,
     only_smoke: bool,
     only_report: bool,
     listing: bool,
@@ -52,40 +53,40 @@ def main(
     if listing:
         click.echo("\n".join(benches.names()))
     elif only_report:
-        _report()
+        _report(record)
     elif only_smoke:
-        _smoke(directory, write)
+        _smoke(directory, record, write)
     else:
         repeat, scale = (QUICK_REPEAT, QUICK_SCALE) if quick else (repeat, scale)
         with tempfile.TemporaryDirectory(prefix="perf-", dir=directory) as place:
             lab = Lab(Path(place), repeat, scale, full, outcome=OUTCOME)
-            _measure_all(chosen or benches.names(), lab, write)
+            _measure_all(chosen or benches.names(), lab, record, write)
 
 
 def _terminate(signum: int, _frame: object) -> None:
     sys.exit(128 + signum)  # runs every finally: servers are stopped, directories removed
 
 
-def _report() -> None:
-    report.write(PAGE, archive.read_all(archive.COMMITTED, benches.names()))
+def _report(record: Path) -> None:
+    report.write(record / archive.PAGE, archive.read_all(record / archive.RESULTS, benches.names()))
 
 
-def _smoke(directory: Path, write: bool) -> None:
+def _smoke(directory: Path, record: Path, write: bool) -> None:
     if write:
-        archive.write(archive.COMMITTED, smoke.measure(directory, click.echo))
+        archive.write(record / archive.RESULTS, smoke.measure(directory, click.echo))
         return
-    committed = next(iter(archive.read_all(archive.COMMITTED, [smoke.NAME])), None)
+    committed = next(iter(archive.read_all(record / archive.RESULTS, [smoke.NAME])), None)
     try:
         smoke.check(directory, click.echo, committed)
     except smoke.Fell as fell:
         raise click.ClickException(f"smoke: {fell}") from fell
 
 
-def _measure_all(names: Sequence[str], lab: Lab, write: bool) -> None:
+def _measure_all(names: Sequence[str], lab: Lab, record: Path, write: bool) -> None:
     """Run one bench after the other; a failure must not cost the others' results."""
     _take_all_descriptors()
     console = Console(width=None if sys.stdout.isatty() else 180, log_path=False)
-    console.log(times.estimate(times.read(OUTCOME, archive.COMMITTED), names, lab.full))
+    console.log(times.estimate(times.read(OUTCOME, record / archive.RESULTS), names, lab.full))
     failed = []
     for number, bench in enumerate(names, 1):
         try:
@@ -95,9 +96,9 @@ def _measure_all(names: Sequence[str], lab: Lab, write: bool) -> None:
             console.print_exception()
         else:
             if minutes is not None:
-                _keep(bench, lab, minutes, write)
+                _keep(bench, lab, minutes, record / archive.RESULTS if write else None)
     if write:
-        _report()
+        _report(record)
     if failed:
         raise click.ClickException(f"not measured to the end: {', '.join(failed)}; the reasons are above")
 
@@ -120,12 +121,13 @@ def _measure(bench: str, lab: Lab, console: Console, turn: str) -> float | None:
     return measured.facts.get("minutes")
 
 
-def _keep(bench: str, lab: Lab, minutes: float, write: bool) -> None:
+def _keep(bench: str, lab: Lab, minutes: float, results: Path | None) -> None:
+    """Keep how long it took, and copy its results to those of a record, if any."""
     if (lab.repeat, lab.scale) == (REPEAT, SCALE):
-        for directory in [OUTCOME, *([archive.COMMITTED] if write else [])]:
+        for directory in filter(None, [OUTCOME, results]):
             times.keep(directory, bench, lab.full, minutes)
-    if write:
-        archive.publish(bench, OUTCOME, archive.COMMITTED)
+    if results:
+        archive.publish(bench, OUTCOME, results)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ PLACES = {
     "broker/engine/tables/STATE.md": "inside/state.md",
     "perf/RESULTS.md": "figures/results.md",
     "perf/README.md": "figures/method.md",
+    "perf/xeon/RESULTS.md": "figures/xeon/results.md",
+    "perf/xeon/README.md": "figures/xeon/index.md",
     "perf/systems/README.md": "figures/systems.md",
     "examples/README.md": "examples/index.md",
     "spark/examples/flights/README.md": "spark/flights.md",

@@ -1,7 +1,8 @@
 """Results on disk: one JSON file per bench, each with the machine, commit, versions and command it came from.
 
 Idea: a long measurement may be done in parts. Every run gathers in build/perf; with `--write` a completed bench
-replaces its own files in perf/results and leaves the others.
+replaces its own files in the record and leaves the others. A record is a folder with results and the page made of them;
+there is one for each kind of machine, and that in perf/ itself is the one that documents cite.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import msgspec
 
 from .measured import Measured
 
-COMMITTED = Path(__file__).parents[1] / "results"
+RECORD = Path(__file__).parents[1]
+RESULTS, PAGE = "results", "RESULTS.md"
+"""In a record."""
 
 
 def write(directory: Path, measured: Measured) -> Path:

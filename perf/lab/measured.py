@@ -121,7 +121,7 @@ Result = Figure | Loaded | Grown
 
 @dataclass
 class Measured:
-    """One run of one bench: what perf/results/<bench>.json holds."""
+    """One run of one bench: what results/<bench>.json of a record holds."""
 
     bench: str
     about: str  # the first line of the bench's docstring
