@@ -20,7 +20,7 @@ from ..storage.recovery import end_offset_of
 from ..transport.messages import Topic
 from ..transport.names import is_name
 from .link import BrokerLink, TopicPlace
-from .reading import deleted, read
+from .reading import PlaceReading, deleted
 
 FETCH_BYTES = 1 << 20
 FEW = 100
@@ -109,7 +109,8 @@ async def take(
         number, start = place.partition, max(starts[place.partition], place.first)
         end = min(place.end, start + left)
         hidden = await deleted(link, place, start, end)
-        async for batch in read(link, place, start, end, most_bytes):
+        reading = PlaceReading(link, place, start, end, most_bytes)
+        async for batch in reading:
             part = BatchPart(number, batch, start, end, hidden)
             if not part.is_empty:
                 found.append(part)
@@ -117,5 +118,17 @@ async def take(
             size += batch.batch_bytes
             if size > TAKEN_BYTES_MAX:
                 return found, nexts
+        nexts[number] = max(nexts[number], reading.offset)
         left -= max(nexts[number] - start, 0)
+    return found, nexts
+
+
+async def take_some(
+    link: BrokerLink, topic: Topic, starts: Mapping[int, int], max_records: int
+) -> tuple[list[BatchPart], dict[int, int]]:
+    """As `take`, but goes on where all records of a stretch were deleted or lost: none says that there is none."""
+    found, nexts = await take(link, topic, starts, max_records)
+    while not found and nexts != starts:
+        starts = nexts
+        found, nexts = await take(link, topic, starts, max_records)
     return found, nexts

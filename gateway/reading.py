@@ -23,24 +23,37 @@ from .link import BrokerLink, TopicPlace
 _TIME_US_MAX = (1 << 63) - 1
 
 
-async def read(link: BrokerLink, place: TopicPlace, start: int, end: int, max_bytes: int) -> AsyncIterator[Batch]:
-    """The batches with records from `start` on and below `end`, asked for `max_bytes` at a time."""
-    offset = max(start, place.first)
-    while offset < end:
-        payload, answer = await link.fetch(place, offset, max_bytes)
-        try:
-            found, error = readable(batches(payload), offset, answer.next_offset)
+class PlaceReading:
+    """The batches of a place with records from `start` on and below `end`, asked for `max_bytes` at a time.
+
+    `offset` is where reading goes on: behind what was read, and behind what was lost, also where that goes beyond
+    `end`. To be iterated once.
+    """
+
+    def __init__(self, link: BrokerLink, place: TopicPlace, start: int, end: int, max_bytes: int) -> None:
+        self.offset = max(start, place.first)
+        self._link = link
+        self._place = place
+        self._end = end
+        self._max_bytes = max_bytes
+
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        place = self._place
+        while self.offset < self._end:
+            try:
+                payload, answer = await self._link.fetch(place, self.offset, self._max_bytes)
+            except AcceptedLoss as loss:
+                self.offset = passed(loss)
+                continue
+            found, error = readable(batches(payload), self.offset, answer.next_offset)
             for batch in found:
                 verify(batch, place.partition, place.topic.name)
                 yield batch
             if error is not None:
                 raise error
-        except AcceptedLoss as loss:
-            offset = passed(loss)
-            continue
-        if answer.next_offset <= offset:
-            return
-        offset = answer.next_offset
+            if answer.next_offset <= self.offset:
+                return
+            self.offset = min(answer.next_offset, self._end)
 
 
 async def deleted(link: BrokerLink, place: TopicPlace, start: int, end: int) -> list[range]:
@@ -80,7 +93,7 @@ async def append_time_ms(link: BrokerLink, place: TopicPlace, offset: int) -> in
     if found >= 0:
         return found
     with suppress(OutOfBounds):
-        async for batch in read(link, place, offset, offset + 1, 1):
+        async for batch in PlaceReading(link, place, offset, offset + 1, 1):
             if batch.kind != Kind.KEPT:  # others have gaps
                 range_ = range(batch.base_offset, batch.end_offset)
                 known.note(where, range_, repeat(batch.append_time_us, len(range_)))

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from ...clients.descriptions import Group, Topic
 from ...transport import messages
-from ..consumers import move, positions, start, take
+from ..consumers import move, positions, start, take_some
 from ..link import TopicPlace
 from ..reading import news
 from .formats import ARROW, LINES, reply_of
@@ -168,13 +168,10 @@ async def _read(
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_ms / 1000
     while True:
-        found, following = await take(call.link, topic, starts, most)
-        if not found and following != starts:
-            starts = following  # all of these were deleted
-            continue
+        found, starts = await take_some(call.link, topic, starts, most)
         left = until - loop.time()
         if found or left <= 0 or call.ends:
-            return reply_of(call, topic, found, following)
+            return reply_of(call, topic, found, starts)
         await call.wait(news(call.link, [TopicPlace(topic, 0)], left))
         topic = await _topic(call, consumer)  # it may have lost the right meanwhile
 

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from ...broker.rights import Principal, authorize
 from ...storage.errors import Error
 from ...transport.messages import Topic
-from ..consumers import take
+from ..consumers import take_some
 from ..link import BrokerLink, TopicPlace
 from ..reading import news
 from .operation import HttpCall, HttpOperation, Streamed
@@ -86,7 +86,7 @@ async def _events(call: HttpCall, topic: Topic, starts: dict[int, int]) -> Async
             for number, partition in enumerate(topic.partitions):
                 starts[number] = min(starts.get(number, partition.first), partition.end)
             wanted = {number: starts[number] for number in range(len(topic.partitions))}
-            parts, starts = await take(link, topic, wanted, ROUND)
+            parts, starts = await take_some(link, topic, wanted, ROUND)
             lines = [b"data: %b\n" % _encode(stored(record)) for part in parts for record in part.records()]
             if lines:
                 lines[-1] += b"id: %b\n" % ".".join(map(str, starts.values())).encode()

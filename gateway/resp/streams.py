@@ -13,7 +13,7 @@ from ...transport.messages import DeleteRecords
 from ...transport.queue_messages import Counted
 from ..asking import ask
 from ..link import BrokerLink, TopicPlace
-from ..reading import deleted, news, offset_at, read
+from ..reading import PlaceReading, deleted, news, offset_at
 from .appends import append
 from .command import Command, RespSession
 from .entries import (
@@ -125,7 +125,9 @@ async def entries(session: RespSession, place: TopicPlace, start: int, end: int,
     size = 0
     end = min(end, place.end)
     hidden = await deleted(link, place, start, end)
-    async for batch in read(link, place, start, end, FETCH_BYTES if count is None or count > FEW else FEW_BYTES):
+    async for batch in PlaceReading(
+        link, place, start, end, FETCH_BYTES if count is None or count > FEW else FEW_BYTES
+    ):
         some = encoded_entries(batch, start, end, None if count is None else count - len(found), hidden)
         found += some
         some_bytes = sum(map(len, some))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..consumers import move, positions
+from ..consumers import move, positions, take_some
 from ..link import TopicPlace
-from ..reading import read
 from .appends import append
 from .command import Command, RespSession, may, sees
 from .fields import EntryColumns
@@ -15,7 +14,6 @@ from .names import key_of_topic, topic_of_key
 from .places import existing
 from .refusals import SYNTAX, CommandRefused, whole
 from .replies import Status
-from .streams import FETCH_BYTES
 from .tickets import OffsetTicket
 
 LISTEN_COUNT = 10
@@ -73,16 +71,12 @@ async def listen(session: RespSession, arguments: list[bytes]) -> Any:
     count = min(whole(words[0], "count", 1), LISTEN_COUNT_MAX) if words else LISTEN_COUNT
     place, link = await existing(session, key, "read"), session.door.link
     may(session, "read", place.topic.name, consumer)
-    start = await _position(session, place, consumer)
-    end, found, following = min(start + count, place.end), [], start
-    async for batch in read(link, place, start, end, FETCH_BYTES):
-        first = batch.first_at(start)
-        some = batch.values()[first : batch.first_at(end)]
-        session.hold(sum(map(len, filter(None, some))))
-        found += some
-        following = min(batch.end_offset, end)
-    if advances and following > start:
-        await move(link, place.topic, consumer, {place.partition: following})
+    starts = {place.partition: await _position(session, place, consumer)}
+    parts, following = await take_some(link, place.topic, starts, count)
+    found = [record.value for part in parts for record in part.records()]
+    session.hold(sum(map(len, filter(None, found))))
+    if advances and following != starts:
+        await move(link, place.topic, consumer, following)
     return found
 
 

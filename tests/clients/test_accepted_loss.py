@@ -10,24 +10,10 @@ from typing import Any
 import penstock
 import pytest
 from penstock.broker import ServeConfig
-from penstock.storage.files import Files
-from penstock.storage.repair import repair
+from support.lossy import HEADER, VALUE, give_up, lossy, spoil
 from support.processes import Serving
 
 PATIENCE_S = 60.0
-HEADER, VALUE = -100, 0
-
-
-def spoil(log: Path, value: bytes, at: int) -> None:
-    """Flip a bit where a value stands, or in the header before it."""
-    (path,) = (path for path in log.glob("*.segment") if value in path.read_bytes())
-    data = bytearray(path.read_bytes())
-    data[data.index(value) + at] ^= 1
-    path.write_bytes(data)
-
-
-def give_up(log: Path) -> None:
-    assert repair(Files(), str(log), now_us=1, accept_loss=True).after.ok
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -35,18 +21,6 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     found = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     caplog.clear()
     return found
-
-
-def lossy(data: Path, place: int) -> None:
-    """A topic t of which the second of four records was lost, and that was accepted."""
-    with penstock.connect(f"file://{data}") as client:
-        client.create_topic("t")
-        with client.producer("t") as producer:
-            for value in (b"before", b"spoiled", b"behind", b"last"):
-                producer.send(value)
-    (log,) = data.glob("topics/*/0")
-    spoil(log, b"spoiled", place)
-    give_up(log)
 
 
 @pytest.fixture(scope="module", params=[HEADER, VALUE])

@@ -222,6 +222,9 @@ def test_deleted_entries_are_seen_by_no_client(resp, key, ten):
     found = resp.xinfo_stream(key)
     assert (found["length"], found["first-entry"][0], found["last-entry"][0]) == (6, ten[1], ten[8])
     assert entries(resp.xreadgroup("g", "a", {key: ">"})) == {key.encode(): left}
+    assert len(resp.execute_command("LISTEN", key, "c", 20)) == 6
+    assert len(resp.execute_command("LISTEN", key, "c", 1, "AUTO")) == 1
+    assert resp.execute_command("OFFSET", key, "c") == 2
 
 
 def test_information_about_a_stream(resp, key, ten):
