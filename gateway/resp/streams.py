@@ -32,7 +32,7 @@ from .read_options import read_options
 from .refusals import SYNTAX, CommandRefused, whole
 from .replies import NULL_ARRAY, Encoded, array
 from .tickets import EntryTicket, Tickets
-from .trims import TrimTerms, trim, trim_terms
+from .trims import TrimTerms, trim_behind, trim_terms
 
 REPLY_BYTES_MAX = 64 << 20
 """Of entries in one reply; more are to be asked for with COUNT."""
@@ -92,8 +92,8 @@ async def _add_and_trim(session: RespSession, key: bytes, records: EntryColumns,
     for ticket in tickets:
         await ticket.settled()
     added = [ticket.reply() for ticket in tickets]
-    if any(reply.startswith(b"$") for reply in added) and (place := await find(session, key, "manage")) is not None:
-        await trim(session.door.link, place, terms)
+    if any(reply.startswith(b"$") for reply in added):
+        await trim_behind(session, key, terms)
     return Encoded(b"".join(added))
 
 

@@ -85,6 +85,16 @@ async def trim(link: BrokerLink, place: TopicPlace, terms: TrimTerms) -> int:
     return sum(each.first - each.before for each in answer.partitions)
 
 
+async def trim_behind(session: RespSession, key: bytes, terms: TrimTerms) -> None:
+    """Trim a stream whose entries were just appended. They are there, so an error is for the log, not for a client."""
+    try:
+        place = await find(session, key, "manage")
+        if place is not None:
+            await trim(session.door.link, place, terms)
+    except (CommandRefused, Error) as error:
+        log.warning("a stream is not trimmed: %s", error)
+
+
 async def xtrim(session: RespSession, arguments: list[bytes]) -> Any:
     """XTRIM."""
     terms, rest = trim_terms(arguments[1:])
@@ -121,11 +131,7 @@ class TrimsBeside:
         """Trim a stream once entries are there, and with them those before."""
         try:
             await wanted.ticket.settled()
-            place = await find(wanted.session, key, "manage")
-            if place is not None:
-                await trim(wanted.session.door.link, place, wanted.terms)
-        except (CommandRefused, Error) as error:
-            log.warning("a stream is not trimmed: %s", error)
+            await trim_behind(wanted.session, key, wanted.terms)
         finally:
             del self._running[key]
             newest = self._newest.pop(key, None)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from penstock.clients.errors import TimedOut
+from penstock.gateway.resp import streams, trims
+from penstock.gateway.resp.tickets import Tickets
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +137,41 @@ def test_a_refusal_says_why(redis, resp, words, says):
     with pytest.raises(redis.ResponseError) as refused:
         resp.execute_command(*words)
     assert says in str(refused.value)
+
+
+class Added:
+    """Entries that are there, as tickets."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def settled(self) -> None: ...
+
+    def reply(self) -> bytes:
+        return b"".join(b"$3\r\n1-%d\r\n" % number for number in range(self.count))
+
+
+def test_entries_whose_stream_cannot_be_trimmed_are_there_once(connected, monkeypatch, caplog):
+    connection, transport = connected
+    added: list[Any] = []
+
+    def append(session: object, key: bytes, records: Any, *_: object, **__: object) -> Tickets:
+        added.extend(records.values)
+        return Tickets([Added(len(records.values))])  # type: ignore[list-item]
+
+    async def find(*_: object) -> None:
+        raise TimedOut("no answer")
+
+    monkeypatch.setattr(streams, "append", append)
+    for each in (streams, trims):
+        monkeypatch.setattr(each, "find", find)
+
+    async def run() -> None:
+        connection.data_received(b"".join(b"XADD k MAXLEN 1 * value %d\r\n" % number for number in range(3)))
+        while transport.out.count(b"\r\n") < 6:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert added == [b"0", b"1", b"2"]
+    assert transport.out == Added(3).reply()
+    assert [each.getMessage() for each in caplog.records] == ["a stream is not trimmed: no answer"]
