@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import select
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
@@ -170,6 +171,13 @@ class Connections(Generic[Opened]):
             await asyncio.wait([self._empty], timeout=seconds)
         for connection in (*self, *self._others):
             connection.cut()
+
+
+def has_closed(transport: Any) -> bool:
+    """Whether a peer has closed its end, also behind bytes that are not read."""
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 class _Refused(asyncio.Protocol):

@@ -23,7 +23,7 @@ from ...broker.rights import ANYONE, Principal
 from ...clients.connection.request_ids import context_of
 from ...storage.errors import Error
 from ..appending import Told
-from ..connections import Connections
+from ..connections import Connections, has_closed
 from ..holding import TOO_MUCH
 from ..lingering import linger
 from . import replies
@@ -186,6 +186,9 @@ class RespConnection(asyncio.Protocol):
         self._last = True
         self._commands.clear()
         self._replies.clear()
+        self._out_bytes = 0  # records on their way may be settled yet, and what is held is counted then
+        self._requests.forget()
+        self._transaction.discard()
         if self._task is not None:
             self._task.cancel()
         self._connections.closed(self)
@@ -222,6 +225,11 @@ class RespConnection(asyncio.Protocol):
         """See RespSession."""
         self._blocked = waits
         if self._last:
+            self._wait_no_more()
+
+    def look(self) -> None:
+        """End the wait of a command whose peer has closed its end, where commands behind it hide that."""
+        if self._blocked and not (self._reads or self._transport.is_closing()) and has_closed(self._transport):
             self._wait_no_more()
 
     def _wait_no_more(self) -> None:
@@ -396,15 +404,17 @@ class RespConnection(asyncio.Protocol):
         self._unpaid = 0  # without a quota, too: one that comes later does not count what was before
 
     def _refuse(self, error: CommandRefused | Error) -> None:
-        """Answer a command that was refused. Those of a run are to run alone: one of them may be to blame."""
-        if self._run_now.count > 1:
+        """Answer a command that was refused. Those of a run are to run alone where one of them may be to blame, and not
+        where the broker could not do it now: each would wait for as long."""
+        passes = isinstance(error, Error) and error.retry
+        if self._run_now.count > 1 and not passes:
             self._commands.put_back(self._run_now.commands(), alone=True)
             self._run_now = NONE
             return
         self._transaction.refused()
         if self.name:
             log.info("request %s: %s", self._request_id, sentence_of(error))
-        self._reply(replies.error(sentence_of(error)))
+        self._reply(replies.error(sentence_of(error)) * self._run_now.count)
 
     def _count_run(self) -> None:
         """Count down the commands of an EXEC, and be done with them."""

@@ -74,12 +74,13 @@ class RespDoor:
         return RespConnection(self, next(self._ids), requests, most, self._connections)
 
     def _look(self) -> None:
-        """Cut off the connections that are overdue, and end those whose users are gone."""
+        """Cut off the connections that are overdue, and end those whose users are gone, and waits of peers that are."""
         self._connections.look()
-        if (users := self.users) is not None:
-            for connection in self._connections:
-                if connection.principal is not None and not users.stands(connection.principal):
+        for connection in self._connections:
+            if self.users is not None and connection.principal is not None:
+                if not self.users.stands(connection.principal):
                     connection.drain()
+            connection.look()
         self.held.look()
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look)
 

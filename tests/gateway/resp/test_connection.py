@@ -6,15 +6,17 @@ import asyncio
 import gc
 import socket
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
+from penstock.clients.errors import TimedOut
 from penstock.gateway.holding import HeldBytes
 from penstock.gateway.resp import connection as module
 from penstock.gateway.resp.command import Command, RespSession
 from penstock.gateway.resp.connection import COMMAND_S, OUT_BYTES_MAX, READ_S, RespConnection
 from penstock.gateway.resp.requests import RequestReader, SharedReaders
 from penstock.gateway.resp.table import TABLE
+from penstock.storage.errors import InvalidBatch
 
 from .connected import OPEN, FakeDoor, Transport
 
@@ -271,6 +273,47 @@ def test_what_a_peer_reads_is_not_held_any_more(clock, bound):
     assert bound._left == 1 << 20
 
 
+def test_a_connection_that_is_gone_holds_nothing_once_its_records_are_settled(clock, bound):
+    peer, transport = another()
+    held, text = Held(), b"$9000\r\n" + b"x" * 9000
+
+    async def lives() -> None:
+        peer._replies.append(held)
+        peer.data_received(b"*2\r\n$4\r\nECHO\r\n" + text + b"\r\nMULTI\r\n*2\r\n$4\r\nECHO\r\n" + text + b"\r\n")
+        peer.data_received(b"*2\r\n$4\r\nECHO\r\n" + text)
+        assert bound._left < (1 << 20) - 3 * 9000
+        transport.close()
+        peer.connection_lost(None)
+        held.settled = True
+        peer.settled()
+        assert bound._left == 1 << 20
+        assert peer.held() == 0
+
+    asyncio.run(lives())
+
+
+def test_a_run_that_fails_for_now_is_refused_as_one(connected):
+    """Each alone would wait for as long: a pipeline of a thousand held its connection for hours."""
+    connection, transport = connected
+    ran: list[int] = []
+
+    async def late(session: RespSession, shared: list[bytes], columns: list[Sequence[bytes]]) -> bytes:
+        ran.append(len(columns[0]))
+        raise TimedOut("no answer") if shared == [b"now"] else InvalidBatch("one is bad")
+
+    async def run() -> None:
+        row = Command("ADD", 3, late, "streams", "ADD", "Adds", shared=lambda words: 2)
+        connection._table = {**TABLE, "ADD": row}
+        connection.data_received(b"ADD now a\r\nADD now b\r\nADD now c\r\nPING\r\nADD bad a\r\nADD bad b\r\nPING\r\n")
+        while transport.out.count(b"\r\n") < 7:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert ran == [3, 2, 1, 1]
+    passing, lasting = b"-TRYAGAIN no answer [timed_out]\r\n", b"-ERR one is bad [invalid_batch]\r\n"
+    assert transport.out == passing * 3 + b"+PONG\r\n" + lasting * 2 + b"+PONG\r\n"
+
+
 def test_a_reply_that_there_is_no_room_for_is_refused_and_given_back(connected, bound):
     connection, transport = connected
 
@@ -433,11 +476,12 @@ def test_abusive_peers_hold_nothing_up(gateway, resp, key):
             each.close()
 
 
-def test_a_blocked_reader_that_left_is_forgotten(gateway, resp, key):
+@pytest.mark.parametrize("behind", ["", "PING\r\n"], ids=["nothing behind", "a command behind"])
+def test_a_blocked_reader_that_left_is_forgotten(gateway, resp, key, behind):
     resp.xadd(key, {"value": "x"})
     before = int(resp.info()["connected_clients"])
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=30) as each:
-        each.sendall(b"PING\r\nXREAD BLOCK 0 STREAMS %b $\r\n" % key.encode())
+        each.sendall(f"PING\r\nXREAD BLOCK 0 STREAMS {key} $\r\n{behind}".encode())
         assert each.recv(100) == b"+PONG\r\n"
         assert int(resp.info()["connected_clients"]) == before + 1
     while int(resp.info()["connected_clients"]) > before:
