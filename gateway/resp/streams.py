@@ -225,17 +225,19 @@ async def _xread(
 ) -> Any:  # fmt: skip
     link, loop = session.door.link, asyncio.get_running_loop()
     until = loop.time() + (0.0 if block_s is None else block_s or float("inf"))
-    starts: dict[int, int] = {}  # by number of the stream, once it is known
+    starts: dict[int, tuple[bytes, int]] = {}  # by number of the stream, once it is known: its topic, and an offset
     while True:
         places = [await find(session, key, "read") for key in keys]
         found: list[tuple[bytes, Any]] = []
         for number, place in enumerate(places):
+            topic, known = b"" if place is None else place.topic.topic, starts.get(number)
+            if place is not None and known is None:
+                starts[number] = topic, await _start(link, place, texts[number], ids[number])
+            elif known is None or known[0] != topic:
+                starts[number] = topic, 0  # everything of a topic that came meanwhile, or came anew
             if place is None:
-                starts.setdefault(number, 0)  # everything, if it comes
                 continue
-            if number not in starts:
-                starts[number] = await _start(link, place, texts[number], ids[number])
-            read_ = await entries(session, place, starts[number], place.end, count)
+            read_ = await entries(session, place, starts[number][1], place.end, count)
             if read_:
                 found.append((keys[number], Encoded(array(read_))))
         if found:
