@@ -231,7 +231,7 @@ async def _read_again(session: RespSession, name: bytes, consumer: str, options:
     for key, text, place in zip(options.keys, options.ids, places, strict=True):
         behind = None if text == b">" else following(entry_id(text, 0))
         try:
-            terms = _terms(place, group, consumer, most, REPLY_BYTES, options)
+            terms = _terms(place, group, consumer, most, REPLY_BYTES // len(places), options)
             if behind is None:
                 (taken,) = await take(link, [terms], 0.0, partial(_may_work, session, place, group))
                 entries = [] if taken is None else await _entries(link, taken)
@@ -274,11 +274,15 @@ async def _own(link: BrokerLink, terms: LeaseTerms, offset: int, version: int) -
     place, worker = terms.place, terms.worker
     wanted = Claim(0, place.topic.topic, terms.group, worker, place.partition, offset=offset, holder=worker)
     entries: list[bytes] = []
-    for answer, payload in await claim(link, place, wanted, terms.most):
+    size = 0
+    async for answer, payload in claim(link, place, wanted, terms.most):
         for gone in answer.gone:
             id_ = id_text(await append_time_ms(link, place, gone), gone)
             entries.append(array([bulk(id_), encode(NULL_ARRAY, version)]))
         entries += await entries_of(link, terms, answer, payload)
+        size += len(payload)
+        if size >= terms.max_bytes:
+            break
     if not entries:
         await set_worker(link, place, terms.group, worker, known=True)
     return entries

@@ -14,7 +14,7 @@ from ..link import BrokerLink, TopicPlace
 from ..reading import append_time_ms, offset_at
 from .command import Command, RespSession, may
 from .entries import FIRST, LAST, EntryId, entry_id, id_text, lower_bound, upper_bound
-from .groups import entries_of, no_group
+from .groups import REPLY_BYTES, entries_of, no_group
 from .id_runs import id_runs
 from .names import group_of_name, worker_of_name
 from .places import find, offsets_of
@@ -92,7 +92,8 @@ async def xclaim(session: RespSession, arguments: list[bytes]) -> Any:
         offsets = await offsets_of(link, place, ids)
         if not offsets:
             return []
-        found = await claim(link, place, structs.replace(wanted, offsets=sorted(offsets), **terms), len(offsets))
+        wanted = structs.replace(wanted, offsets=sorted(offsets), **terms)
+        found = [page async for page in claim(link, place, wanted, len(offsets))]
         return (await _claimed(link, place, wanted, found, just_ids))[0]
 
     return await _claiming(session, key, name, consumer, idle, run)
@@ -105,7 +106,7 @@ async def xautoclaim(session: RespSession, arguments: list[bytes]) -> Any:
     while words:
         option = words.pop(0).upper()
         if option == b"COUNT" and words:
-            count = whole(words.pop(0), "COUNT", 1)
+            count = min(whole(words.pop(0), "COUNT", 1), LISTED_MAX)
         elif option == b"JUSTID":
             just_ids = True
         else:
@@ -114,7 +115,12 @@ async def xautoclaim(session: RespSession, arguments: list[bytes]) -> Any:
     async def run(link: BrokerLink, place: TopicPlace, wanted: Claim) -> Any:
         terms = {"attempt": 0, "max_bytes": 0} if just_ids else {}
         offset = max(await _offset(link, place, lowest), 0)
-        found = await claim(link, place, structs.replace(wanted, offset=offset, **terms), count)
+        found, size = list[tuple[Leased, bytes]](), 0
+        async for page in claim(link, place, structs.replace(wanted, offset=offset, **terms), count):
+            found.append(page)
+            size += len(page[1])
+            if size >= REPLY_BYTES:
+                break
         entries, gone = await _claimed(link, place, wanted, found, just_ids)
         following = found[-1][0].next_offset if found else -1
         return [b"0-0" if following < 0 else await id_of(link, place, following), entries, gone]
