@@ -186,11 +186,11 @@ class Users:
             return self._principal(name, self._proof_of(name))
         try:
             self._check_guesses(source)  # others of this source were wrong meanwhile
-        except Overloaded:
+            known = self._passwords.get(name)
+            matching = asyncio.get_running_loop().run_in_executor(None, (known or decoy()).matches, password)
+        except BaseException:  # also where the system starts no thread now
             self._rotation.leave()
             raise
-        known = self._passwords.get(name)
-        matching = asyncio.get_running_loop().run_in_executor(None, (known or decoy()).matches, password)
 
         def finished(_: object) -> None:  # also when the caller was cancelled: the thread went on
             try:

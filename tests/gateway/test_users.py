@@ -129,6 +129,24 @@ def test_checks_run_one_at_a_time_beside_the_loop_also_when_callers_leave(path, 
     assert (most, inside) == ([1], [0])
 
 
+def test_a_check_that_cannot_begin_holds_up_no_other(path, monkeypatch):
+    """No password was ever checked again."""
+    module.add_password(path, "ann", "right")
+    users = Users.load(path)
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def run() -> Principal | None:
+        with monkeypatch.context() as limited:
+            limited.setattr(asyncio.get_running_loop(), "run_in_executor", no_thread)
+            with pytest.raises(RuntimeError):
+                await users.verify("ann", "right")
+        return await asyncio.wait_for(users.verify("ann", "right"), 30)
+
+    assert asyncio.run(run()) == Principal("ann")
+
+
 def test_a_running_gateway_notices_other_users(checked, path, caplog):
     module.add_password(path, "ann", "old")
     users = Users.load(path)
