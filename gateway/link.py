@@ -131,7 +131,7 @@ class BrokerLink:
     def appender(self, principal: Principal, topic: Topic) -> Appender:
         """The producer of a principal for a topic."""
         found = self._appenders.get((principal.name, topic.topic))
-        if found is None or found.partitions != len(topic.partitions):
+        if found is None or found.partitions < len(topic.partitions):  # a door may remember fewer than there are
             found = Appender(self.driver, topic, self._on_refused(principal, topic))
             self._appenders[principal.name, topic.topic] = found
             self._drop_idle()
@@ -171,7 +171,8 @@ class BrokerLink:
         return question.batches, answer
 
     async def close(self) -> None:
-        """Wait for what is on its way, and disconnect."""
+        """Wait for what is on its way, for one time-out over all producers, and disconnect."""
+        self.driver.connection.ends_at = self.driver.connection.deadline()
         try:
             for appender in list(self._appenders.values()):
                 await appender.close()
