@@ -4,8 +4,9 @@ Idea: every process of a broker calls `begin` once, with its part and the operat
 of its own in a directory, as text or JSON lines. What libraries log goes the same way. One process writes a file, so
 that rotating needs no lock; the process after it goes on in the same file.
 
-Contract: saying something never ends a process and raises nothing. When the reader of a pipe has left, or the disk is
-full, the sentence is dropped. Memory and disk: `files` files of `file_bytes` for each part. Must not know what is said.
+Contract: saying something never ends a process, raises nothing, and waits for no reader. When the reader of a pipe has
+left or does not read, or the disk is full, the sentence is dropped. Memory and disk: `files` files of `file_bytes` for
+each part. Must not know what is said.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from ..storage.printable import printable, printable_below
+from .pipes import PipeLines
 
 PARTS = {"": "penstock", "broker": "penstock", "supervisor": "penstock"}
 """What sentences on standard error begin with; of other parts it is their name too."""
@@ -125,17 +127,41 @@ class JsonLines(logging.Formatter):
 
 
 class StandardError(logging.Handler):
-    """Standard error as it is now, whatever has become of it."""
+    """Standard error as it is now, whatever has become of it.
+
+    Lines that a pipe has no room for are left out, and the first one that it has room for again says how many.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines = PipeLines()
 
     def emit(self, record: logging.LogRecord) -> None:
+        missed = self._lines.left_out
         try:
-            print(self.format(record), file=sys.stderr, flush=True)
+            if not missed or self._write(self.format(_left_out(record, missed))):
+                self._write(self.format(record))
         except BrokenPipeError:
             null = os.open(os.devnull, os.O_WRONLY)  # what is still buffered would fail again when Python exits
             os.dup2(null, sys.stderr.fileno())
             os.close(null)
         except OSError:
             pass  # the next line is tried again: a disk may have room then
+
+    def _write(self, line: str) -> bool:
+        """Write a line. Returns whether there was room for it."""
+        try:
+            place = sys.stderr.fileno()
+        except (OSError, ValueError):  # something else stands for it, as in tests
+            print(line, file=sys.stderr, flush=True)
+            return True
+        return self._lines.write(place, f"{line}\n".encode(errors="backslashreplace"))
+
+
+def _left_out(record: logging.LogRecord, count: int) -> logging.LogRecord:
+    """What stands for lines that were left out before this one."""
+    said = {"msg": f"lines that nothing read here and that are left out: {count}", "args": ()}
+    return logging.makeLogRecord({**record.__dict__, **said, "exc_info": None, "exc_text": None, "stack_info": None})
 
 
 class AgedFile(RotatingFileHandler):

@@ -131,7 +131,7 @@ ORDER = {
     ],
     "penstock.broker": [
         *("errors", "quotas", "rights", "passwords", "tokens", "access_file", "access_watch", "exposure"),
-        *("processes", "system", "diagnostics", "log_levels", "refusals", "access", "stop"),
+        *("processes", "system", "pipes", "diagnostics", "log_levels", "refusals", "access", "stop"),
         *("raft", "peers", "cluster_config", "config", "cold_reads", "control", "frugal_files", "packets"),
         *("poller", "wakes", "keeper", "children", "companions", "supervisor", "beside", "latencies", "admission"),
         *("watermarks", "request_names", "engine", "lenders", "store", "replica", "port", "overdrafts"),

@@ -68,6 +68,44 @@ def test_a_full_disk_ends_nothing() -> None:
         os.close(full)
 
 
+SAYS_MUCH = (
+    "import sys; from penstock.broker.diagnostics import say; "
+    "[say(f'line {number} ' + 'x' * 100) for number in range(2000)]; say('y' * 9000); "
+    "print('alive', flush=True); sys.stdin.readline(); say('read again')"
+)
+
+
+def test_a_reader_that_does_not_read_holds_nothing_up_and_is_told_how_much_it_missed() -> None:
+    command = [sys.executable, "-P", "-c", SAYS_MUCH]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"alive\n"
+        seen = os.read(process.stderr.fileno(), 1 << 20).decode().splitlines()
+        assert seen == [f"penstock: line {number} {'x' * 100}" for number in range(len(seen))]
+        last = process.communicate(b"\n", timeout=60)[1].decode().splitlines()
+    missed = 2001 - len(seen)
+    assert last == [f"penstock: lines that nothing read here and that are left out: {missed}", "penstock: read again"]
+
+
+SAYS_A_LOT_AT_ONCE = (
+    "import sys; from penstock.broker.diagnostics import say; "
+    "say('y' * 100_000); print('alive', flush=True); sys.stdin.readline(); say('read again')"
+)
+
+
+def test_a_line_that_is_cut_has_an_end_before_the_next_one() -> None:
+    command = [sys.executable, "-P", "-c", SAYS_A_LOT_AT_ONCE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"alive\n"
+        seen = os.read(process.stderr.fileno(), 1 << 20).decode()
+        assert seen == "penstock: " + "y" * (len(seen) - 10)
+        last = process.communicate(b"\n", timeout=60)[1].decode().splitlines()
+    assert last == ["", "penstock: lines that nothing read here and that are left out: 1", "penstock: read again"]
+
+
 def test_no_process_of_the_broker_prints_to_standard_error_by_itself() -> None:
     """`__main__` does once, before anything runs."""
     broker = Path(penstock.broker.__file__).parent
