@@ -71,11 +71,12 @@ class SessionRequests:
             yield from self._give(topic, session, starts)
         session.tell()
 
-    def release(self, peer: Peer, message: Release, payload: Payload, now: Now) -> None:
-        """A member releases revoked partitions."""
+    def release(self, peer: Peer, message: Release, payload: Payload, now: Now) -> Work | None:
+        """A member releases revoked partitions, behind what it has asked for before: their commit may take portions."""
         session = self._find(peer, message.session, now)
-        if session is not None and session.membership is not None:
-            session.membership.release(session, message.partitions)
+        if session is None or session.membership is None:
+            return None
+        return _released(session.membership, session, message.partitions)
 
     def credit(self, peer: Peer, message: Credit, payload: Payload, now: Now) -> None:
         """Let more be sent to a session."""
@@ -101,13 +102,16 @@ class SessionRequests:
         seek = Seek(self._port, peer, session, partition, message)
         seek.epoch = partition.set_owner(session.group, session.member, session.start, seek)
 
-    def leave(self, peer: Peer, message: Leave, payload: Payload, now: Now) -> None:
-        """End a session. One that is over already is no error."""
-        session = self._sessions.own(message.session)
-        if session is not None:
+    def leave(self, peer: Peer, message: Leave, payload: Payload, now: Now) -> Work:
+        """End a session, behind what its client has asked for before. One that is over already is no error."""
+        return self._leave(peer, message, self._sessions.own(message.session))
+
+    def _leave(self, peer: Peer, message: Leave, session: Session | None) -> Work:
+        if session is not None and self._sessions.by_id.get(session.id) is session:
             session.abort(self._port, UnknownSession("the session was left while it was joining"))
             self._sessions.end(session)
         self._port.reply(peer, Done(message.request))
+        yield from ()
 
     def ping(self, peer: Peer, message: Ping, payload: Payload, now: Now) -> None:
         """A heartbeat."""
@@ -191,6 +195,11 @@ class SessionRequests:
             self._sessions.memberships.add(topic, session.group, membership)
         session.membership = membership
         membership.join(session)
+
+
+def _released(membership: Membership, session: Session, partitions: list[int]) -> Work:
+    membership.release(session, partitions)
+    yield from ()
 
 
 class Seek:

@@ -139,3 +139,31 @@ def test_a_member_that_joins_while_its_group_is_deleted_keeps_what_it_owns():
     rig.turn(20)
     assert refused(rig, request) == ["group_active"]
     assert isinstance(rig.ask(m.Commit, joined.session, topic, "g", [m.Position(59, 1, 1)]), m.Done)
+
+
+@pytest.mark.parametrize("way", ["release", "leave"])
+def test_a_commit_in_portions_moves_all_its_cursors_before_what_its_member_gives_back_is_another_s(way: str):
+    rig, topic = wide()
+    a = rig.join(topic, "g", "a")
+    b = rig.join(topic, "g", "b", peer="another")
+    asked_back = [number for message in rig.told(a.session) for number in getattr(message, "revoked", ())]
+    assert len(asked_back) == PARTITIONS // 2
+    given_back = asked_back if way == "release" else list(range(PARTITIONS))
+    request, left = rig.next_request(), rig.next_request()
+    rig.send(m.Commit(request, a.session, topic, "g", [m.Position(number, 1, 1) for number in given_back]))
+    rig.send(m.Release(a.session, given_back) if way == "release" else m.Leave(left, a.session))
+    rig.turn(40)
+    assert rig.answers(request) == [m.Done(request)]
+    assert rig.assigned(b) == dict.fromkeys(given_back, (2, 1))
+
+
+def test_a_session_that_is_left_twice_behind_a_commit_is_over_once():
+    rig, topic = wide()
+    a = rig.join(topic, "g", "a")
+    many(rig, topic, a.session, 1)
+    requests = [rig.next_request() for _ in range(2)]
+    for request in requests:
+        rig.send(m.Leave(request, a.session))
+    rig.turn(40)
+    assert [rig.answers(request) for request in requests] == [[m.Done(request)] for request in requests]
+    assert set(cursors(rig, topic)) == {1}
