@@ -103,6 +103,16 @@ class Partition:
         return self.history.committed.end
 
     @property
+    def readable_end(self) -> int:
+        """The first offset that no reader can have seen: boards show what is committed before it is applied here."""
+        end, committed = self.end, self.log.committed
+        for entry in self.history.in_flight:
+            if entry.place.seq > committed:
+                break
+            end = max(end, entry.place.offset + entry.place.count)
+        return end
+
+    @property
     def end_term(self) -> int:
         """The term of the record before `end`; 0 without one."""
         applied = self.committed
@@ -224,7 +234,7 @@ class Partition:
     def check_cursor(self, offset: int) -> None:
         """Raise OutOfBounds unless a cursor may stand at `offset`, Poisoned when none can be moved."""
         self.check_writable()
-        if not 0 <= offset <= self.end:
+        if not 0 <= offset <= self.end and not self.end < offset <= self.readable_end:
             raise OutOfBounds(f"offset {offset} of {self!r} cannot be committed: 0 to its end {self.end} can")
 
     def move_cursor(self, group: str, offset: int, waiter: Waiter | None = None, note: str = "") -> None:
@@ -284,6 +294,11 @@ class Partition:
             )
             error.offset = self.first if offset < self.first else self.end
             raise error
+
+    def check_place(self, offset: int) -> None:
+        """As `check_offset`, for where a reader is: see `readable_end`."""
+        if not self.end < offset <= self.readable_end:
+            self.check_offset(offset)
 
     def check_position(self, offset: int, term: int) -> None:
         """Raise Diverged or OutOfBounds unless the record before `offset` is of `term` (-1: not known)."""

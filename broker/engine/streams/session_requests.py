@@ -92,7 +92,7 @@ class SessionRequests:
         stream = session.outlet.streams.get(message.partition)
         pauses = message.paused or (stream is not None and stream.paused)
         if not (pauses and 0 <= message.offset < partition.first):  # the reader is told what retention took
-            partition.check_offset(message.offset)
+            partition.check_place(message.offset)
         if stream is None or (session.membership is not None and stream.revoked):
             raise Fenced(f"session {session.id:#x} does not read partition {message.partition}: it cannot seek there")
         if session.membership is None:
@@ -143,7 +143,7 @@ class SessionRequests:
             if number not in closed:
                 partition = topic.partition(number)
                 if not 0 <= offset < partition.first:  # the reader is told what retention took
-                    partition.check_offset(offset)
+                    partition.check_place(offset)
             if looks % LOOKS == 0:
                 yield
         self._topics.get(message.topic)

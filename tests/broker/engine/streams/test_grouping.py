@@ -167,3 +167,31 @@ def test_a_session_that_is_left_twice_behind_a_commit_is_over_once():
     rig.turn(40)
     assert [rig.answers(request) for request in requests] == [[m.Done(request)] for request in requests]
     assert set(cursors(rig, topic)) == {1}
+
+
+def test_what_is_committed_and_not_applied_yet_may_be_read_so_cursors_may_stand_behind_it():
+    """A mapped reader sees on the board what the keeper has synced before the broker hears it at the end of a turn."""
+    rig = Rig()
+    topic = rig.topic()
+    joined = rig.join(topic, "g", "a", delivery="mapped")
+    rig.store.hold = True
+    rig.produce(topic, [b"x"] * 2)
+    rig.produce(topic, [b"y"])
+    commits = [rig.next_request() for _ in range(4)]
+
+    def commit(request: int, offset: int) -> None:
+        rig.send(m.Commit(request, joined.session, topic, "g", [m.Position(0, offset, 1)]))
+
+    commit(commits[0], 1)  # nothing of it is committed yet
+    for log in rig.node.logs:
+        log.sync()
+    commit(commits[1], 4)
+    commit(commits[2], 3)
+    seek = rig.next_request()
+    rig.send(m.SeekTo(seek, joined.session, 0, 3))
+    rig.store.hold = False
+    rig.turn()
+    assert refused(rig, commits[0]) == refused(rig, commits[1]) == ["out_of_bounds"]
+    assert rig.answers(commits[2]) == [m.Done(commits[2])]
+    assert rig.answers(seek) == [m.Done(seek)]
+    assert cursors(rig, topic) == [3]
