@@ -419,11 +419,14 @@ class Sessions:
     def expire(self, now: Now) -> None:
         """Evict what was silent for too long.
 
-        Time in which the broker itself was stopped or overloaded does not count.
+        Time in which the broker itself was stopped or overloaded does not count, nor that before a client was told of
+        its session: what it is given may wait for the disk.
         """
         excused = now.monotonic_s - self._checked_s - 4 * EXPIRY_CHECK_S
         self._checked_s, self.due_s = now.monotonic_s, now.monotonic_s + EXPIRY_CHECK_S
         for session in list(self.by_id.values()):
+            if session.joining is not None:
+                session.seen_s = now.monotonic_s
             if excused > 0:
                 session.seen_s = max(session.seen_s, min(session.seen_s + excused, now.monotonic_s))
             silent = now.monotonic_s - session.seen_s

@@ -154,3 +154,22 @@ def test_a_crowd_is_told_in_portions_and_those_who_left_meanwhile_are_passed_by(
     rig.turn(20)
     assert rig.port.wakes == sessions[:-1]
     assert not rig.node._office.sessions._telling
+
+
+def test_a_member_that_waits_for_the_disk_to_be_told_of_its_session_is_not_silent():
+    """It has no name to say: its consumer ended for good as the disk, or a majority, was away for 10 s."""
+    rig = Rig()
+    topic = rig.topic()
+    rig.store.hold = True
+    request = rig.next_request()
+    rig.send(m.Join(request, topic, "g", "a", "control", m.EARLIEST, [], 10_000, CREDIT, CREDIT))
+    rig.pass_time(60)
+    assert rig.answers(request) == []
+    rig.store.hold = False
+    rig.sync()
+    (joined,) = rig.answers(request)
+    assert isinstance(joined, m.Joined)
+    rig.pass_time(9)
+    assert rig.ask(m.Ping, joined.session) == m.Done(rig._request)
+    rig.pass_time(11)
+    assert rig.ask(m.Ping, joined.session).code == "unknown_session"
