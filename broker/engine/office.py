@@ -221,8 +221,7 @@ class Office:
         for membership in {session.membership: None for session in self.sessions.by_id.values()}:
             if membership is not None:
                 membership.take_overdue(now.monotonic_s)
-                if membership.stuck:
-                    self.agenda.memberships[membership] = None
+                membership.retry()
         for stream in take(self.agenda.failing):
             self._again(stream)
 

@@ -91,7 +91,7 @@ class Membership:
         self.group = group
         self.members: dict[str, Member] = {}
         self.claims: dict[int, Claim] = {}
-        self.stuck = False  # a claim failed, to be retried
+        self._stuck: set[int] = set()  # partitions whose claims failed, to be retried
         self._joining: dict[Member, None] = {}  # told when all partitions free for them are claimed
         self._partitions = partitions
         self._agenda = agenda
@@ -129,9 +129,15 @@ class Membership:
                 self._free(number)
                 self._agenda.memberships[self] = None
 
+    def retry(self) -> None:
+        """Claim again what could not be claimed."""
+        if self._stuck:
+            self._stuck.clear()
+            self._agenda.memberships[self] = None
+
     def rebalance(self, now_s: float) -> None:
         """Move towards an even share, by a portion. New members are told when what is free for them is committed."""
-        self.stuck, left = False, CLAIMS
+        left = CLAIMS
         current = {number: claim.promised for number, claim in self.claims.items()}
         wanted = assign(list(self.members), [p.number for p in self._partitions], current)
         for partition in self._partitions:
@@ -139,6 +145,8 @@ class Membership:
             if member is None:
                 continue
             session, claim = self.members[member], self.claims.get(partition.number)
+            if claim is None and partition.number in self._stuck:
+                continue  # else as many as are claimed at once would keep all others back
             if claim is None:
                 left -= 1
                 if left >= 0:
@@ -171,7 +179,7 @@ class Membership:
         """The owner effect of a claim will not be committed."""
         if self.claims.get(claim.partition.number) is claim:
             del self.claims[claim.partition.number]
-            self.stuck = True
+            self._stuck.add(claim.partition.number)
             self._decided(claim.session)
 
     def moved(self, session: Member, number: int, epoch: int) -> bool:
@@ -187,7 +195,7 @@ class Membership:
         try:
             claim.epoch = partition.set_owner(self.group, session.member, session.start, claim)
         except (Error, OSError):
-            self.stuck = True  # poisoned or damaged: its readers go on elsewhere, and this is retried
+            self._stuck.add(partition.number)  # poisoned or damaged: its readers go on elsewhere, and this is retried
             return
         self.claims[partition.number] = claim
 

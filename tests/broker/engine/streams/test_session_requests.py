@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from penstock.broker.engine.logs.partition import Partition
+from penstock.broker.engine.streams.coordinator import CLAIMS
 from penstock.broker.engine.streams.session_requests import GIVEN, LOOKS
 from penstock.broker.engine.turns.portions import STEPS
+from penstock.storage.errors import Poisoned
 from penstock.transport import messages as m
 from support.engine import Rig
 
@@ -97,3 +99,25 @@ def test_positions_are_looked_at_in_portions():
     assert failure.code == "unknown_partition"
     joined = rig.join(topic, delivery="control", positions=[(0, 1), (0, 2)])
     assert [(each.partition, each.offset) for each in joined.assignments] == [(0, 2)]
+
+
+def test_partitions_that_take_no_writes_keep_no_member_of_a_group_from_the_others(monkeypatch):
+    """A disk that fails poisons many at once. The first that cannot be claimed were all that was ever tried."""
+    rig, healthy, broken = Rig(), Partition.set_owner, 2 * CLAIMS + 1
+    topic = rig.topic(partitions=4 * CLAIMS)
+
+    def set_owner(partition: Partition, *how):
+        if partition.number < broken:
+            raise Poisoned("its disk has failed")
+        return healthy(partition, *how)
+
+    monkeypatch.setattr(Partition, "set_owner", set_owner)
+    request = rig.next_request()
+    rig.send(m.Join(request, topic, "g", "a", "control", m.EARLIEST, [], 10_000, 1 << 20, 1 << 20))
+    rig.turn(20)
+    (joined,) = rig.answers(request)
+    assert sorted(rig.assigned(joined)) == list(range(broken, 4 * CLAIMS))
+    assert rig.node.tick(rig.now) > 0.0, "it rests until it tries again"
+    monkeypatch.undo()
+    rig.pass_time(1)
+    assert sorted(rig.assigned(joined)) == list(range(4 * CLAIMS))
