@@ -29,7 +29,7 @@ from .queues.upkeep.scheduling import Scheduling
 from .streams.agenda import Agenda
 from .streams.beginning import Beginning
 from .streams.delivery import Stream
-from .streams.grouping import Grouping
+from .streams.grouping import Grouping, begin_in_new
 from .streams.session_requests import SessionRequests
 from .streams.sessions import EXPIRY_CHECK_S, Sessions
 from .tables import effects as fx
@@ -280,6 +280,7 @@ class Office:
         self.wakes.add(topic, self._grow(topic, partitions))
 
     def _grow(self, topic: Topic, partitions: list[Partition]) -> Work:
+        yield from begin_in_new(topic, partitions)
         for partition in partitions:
             if not self._registry.holds(partition):
                 return  # the topic was deleted in the meantime

@@ -28,6 +28,7 @@ from ..logs.topic_page import TopicPage
 from ..logs.topics import Topic, Topics
 from ..ports import Handlers, Now, Payload, Peer, Port, Work
 from ..queues.topic_queues import check_no_queue
+from ..tables import effects as fx
 from ..tables.groups import NOTHING
 from ..tables.names import check_name
 from ..turns.portions import spread
@@ -234,6 +235,24 @@ def group_names(memberships: Roster[Topic, str, Membership], topic: Topic) -> Ge
         if looks % LOOKS == 0:
             yield
     return sorted(names)
+
+
+def begin_in_new(topic: Topic, partitions: list[Partition]) -> Work:
+    """A topic has grown: groups that have begun read new partitions from their first record, whatever `start` they were
+    made with. All of it came after they had begun, also what comes while they have no member."""
+    known: dict[str, Partition] = {}
+    for looks, partition in enumerate(list(topic.readable), 1):
+        for name in partition.committed.groups.by_name:
+            known.setdefault(name, partition)
+        if looks % LOOKS == 0:
+            yield
+    for partition in partitions:
+        for looks, (name, other) in enumerate(known.items(), 1):
+            is_there = name in other.proposed.groups.by_name  # it may have been deleted meanwhile
+            if is_there and name not in partition.proposed.groups.by_name:
+                partition.propose(fx.OwnerSet(name, "", 0, 0))
+            if looks % LOOKS == 0:
+                yield
 
 
 def describe(

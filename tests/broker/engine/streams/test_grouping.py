@@ -195,3 +195,26 @@ def test_what_is_committed_and_not_applied_yet_may_be_read_so_cursors_may_stand_
     assert rig.answers(commits[2]) == [m.Done(commits[2])]
     assert rig.answers(seek) == [m.Done(seek)]
     assert cursors(rig, topic) == [3]
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_a_group_that_has_begun_reads_a_new_partition_from_its_first_record(present: bool):
+    """Also one that begins at the end, as its members do, and what came there while it had none."""
+    rig = Rig()
+    topic = rig.topic(partitions=1)
+    rig.produce(topic, [b"x"])
+    a = rig.join(topic, "g", "a", start=m.LATEST)
+    assert rig.assigned(a) == {0: (1, 1)}
+    if not present:
+        rig.ask(m.Leave, a.session)
+    rig.ask(m.AlterTopic, topic, {}, 3, peer="other")
+    for number in range(3):
+        rig.produce(topic, [b"y"], number)
+    new = rig.join(topic, "new", "a", start=m.LATEST)
+    assert rig.assigned(new) == {0: (1, 2), 1: (1, 1), 2: (1, 1)}
+    if not present:
+        a = rig.join(topic, "g", "b", start=m.LATEST)
+    assert rig.assigned(a) == {0: (1 if present else 2, 1), 1: (1, 0), 2: (1, 0)}
+    rig.restart(clean=False)
+    again = rig.join(topic, "g", "c", start=m.LATEST)
+    assert {number: offset for number, (_, offset) in rig.assigned(again).items()} == {0: 1, 1: 0, 2: 0}
