@@ -313,10 +313,14 @@ class LogWriter(LogTail):
             self._reader.refresh()
         return self._reader
 
-    def set_first(self, offset: int) -> None:
-        """Retention moved the first offset to `offset`."""
+    def check_first(self, offset: int) -> None:
+        """Raise OutOfBounds unless the log may begin at `offset`."""
         if offset > self.end_offset:
             raise OutOfBounds(f"{self.path} cannot begin at {offset}, it ends at {self.end_offset}")
+
+    def set_first(self, offset: int) -> None:
+        """Retention moved the first offset to `offset`. Raises OutOfBounds."""
+        self.check_first(offset)
         self._first = max(offset, self.first_offset)
         if self.on_first is not None:
             self.on_first(self)

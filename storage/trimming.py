@@ -104,7 +104,11 @@ class LogTrimming:
         return max(soon_us, min(began_us + age_us // AGE_PARTS, extents[0].last_time_us + age_us))
 
     def truncate(self, offset: int) -> None:
-        """Begin at `offset`, which is not before the present first one; all is durable. Raises StorageFull, OSError."""
+        """Begin at `offset`, which is not before the present first one; all is durable.
+
+        Raises OutOfBounds for one behind the end, StorageFull, OSError.
+        """
+        self._writer.check_first(offset)  # before it is written: a log that ends below begins at its end when opened
         write_first(self._files, self._writer.path, self._writer.log_id, offset)
         self._writer.set_first(offset)
         self._remove()

@@ -152,6 +152,8 @@ def test_places_that_are_none_are_refused(place) -> None:
         assert log.first_offset == 0
         with Log(**place, read_only=True) as reader, pytest.raises(ReadOnly):
             reader.truncate(1)
+    with Log(**place) as log:
+        assert (log.first_offset, list(log.values())) == (0, [b"a"]), "nor was it written down"
 
 
 @pytest.mark.parametrize(
