@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType
-from typing import Any
+from typing import Any, Protocol
 
 from . import columns
 from .columns import Lengths
@@ -19,6 +19,13 @@ from .errors import InvalidBatch, RecordTooLarge
 
 BATCH_BYTES = 4 << 20
 """Values of about so many bytes become one batch."""
+
+
+class Written(Protocol):
+    """A log. An append moves its end in one step, or not at all."""
+
+    @property
+    def written(self) -> int: ...
 
 
 class RecordBuffer:
@@ -110,7 +117,8 @@ class RecordBuffer:
     def batches(self, encode: Callable[..., Any]) -> list[Any]:
         """Batches of about BATCH_BYTES from the buffered records: `encode(values, keys=, headers=, lengths=)`."""
         values, keys, headers = self._columns()
-        lengths = known = self._lengths
+        lengths, self._lengths = self._lengths, None  # of a list that may be gone soon
+        known = lengths
         if lengths is None or len(lengths) != len(values):
             lengths, known = _lengths(values)
         if columns.total(lengths) <= BATCH_BYTES:
@@ -125,7 +133,7 @@ class RecordBuffer:
         ]
 
     def _columns(self) -> tuple[list[Any], list[Any] | None, list[Any] | None]:
-        """Values, keys and headers of all that is there by now, which `clear` forgets."""
+        """Values, keys and headers of all that is there by now, which `flush` forgets."""
         items = self.items[:]
         self._taken = len(items)
         if self._plain:
@@ -134,10 +142,15 @@ class RecordBuffer:
         values, keys, headers = map(list, zip(*whole, strict=True))
         return values, None if _all_none(keys) else keys, None if _all_none(headers) else headers
 
-    def clear(self) -> None:
-        """Forget what became batches: it is in the log."""
-        del self.items[: self._taken]
-        self._taken, self._lengths = 0, None
+    def flush(self, log: Written, append: Callable[[list[Any]], object], encode: Callable[..., Any]) -> None:
+        """Have `append` put all that is there into `log`, and forget what stands there then, also if it fails."""
+        before = log.written
+        try:
+            append(self.batches(encode))
+        finally:
+            if log.written != before:  # then all is in; Ctrl-C comes with a call, and between these there is none
+                del self.items[: self._taken]
+                self._taken = 0
         self._plain = self._plain or not self.items
 
 

@@ -331,8 +331,7 @@ class Log:
 
     def _flush(self, writer: LogWriter) -> tuple[int, int]:
         if len(self._buffer):
-            self._put(writer, self._buffer.batches(encode))
-            self._buffer.clear()
+            self._buffer.flush(writer, partial(self._put, writer), encode)
         return writer.end_offset, writer.written
 
     def _put(self, writer: LogWriter, batches: list[bytes]) -> None:
