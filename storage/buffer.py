@@ -3,22 +3,34 @@
 Idea: one list, of plain values, and of tuples for records with a key or headers. Adding a plain value is one list
 append, which needs no lock. A value of None is a null.
 
-Contract: arguments that cannot become a record are refused when added. Any thread may call `add_plain` at any time;
-everything else needs the caller's lock. Pure.
+Contract: arguments that cannot become a record are refused when added, and may change afterwards. Any thread may call
+`add_plain` at any time; everything else needs the caller's lock. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import add
 from types import NoneType
 from typing import Any, Protocol
 
 from . import columns
 from .columns import Lengths
+from .encoding import pack_headers, pack_list
 from .errors import InvalidBatch, RecordTooLarge
+from .header_list import copied
 
 BATCH_BYTES = 4 << 20
-"""Values of about so many bytes become one batch."""
+"""Records of about so many bytes, with their keys and headers, become one batch."""
+
+BATCH_RECORDS = 1 << 20
+"""At most: each takes some bytes of a batch, also one that is empty."""
+
+RECORD_BYTES_MOST = (64 << 20) - 4096
+"""Of one record with its key and headers: so that a batch of it is one that a log takes (room.py)."""
+
+Extended = tuple[bytes | None, bytes | None, Mapping[str, bytes] | None, int]
+"""A record that has a key or headers, and the bytes that these take."""
 
 
 class Written(Protocol):
@@ -33,8 +45,8 @@ class RecordBuffer:
 
     def __init__(self, limit: int, max_record_bytes: int) -> None:
         self.limit = limit
-        self.max_record_bytes = max_record_bytes
-        self.items: list[bytes | tuple[bytes | None, bytes | None, Mapping[str, bytes] | None] | None] = []
+        self.max_record_bytes = min(max_record_bytes, RECORD_BYTES_MOST)
+        self.items: list[bytes | Extended | None] = []
         self._lengths: Lengths | None = None  # of all values, while these are one list that was added at once
         self._plain = True
         self._taken = 0
@@ -108,20 +120,24 @@ class RecordBuffer:
             self.items += values if isinstance(values, list) else list(values)
             return
         nothing = [None] * len(values)
+        keys, headers, beside = _owned(keys or nothing, headers or nothing)
+        if (largest := max(map(add, lengths, beside))) > RECORD_BYTES_MOST:
+            raise RecordTooLarge(f"a record of {largest} bytes with its key and headers is over {RECORD_BYTES_MOST}")
         self._plain = False
-        self.items += list(zip(values, keys or nothing, headers or nothing, strict=True))
+        self.items += list(zip(values, keys, headers, beside, strict=True))
 
     def too_large(self, size: int) -> RecordTooLarge:
         return RecordTooLarge(f"a record of {size} bytes is over max_record_bytes={self.max_record_bytes}")
 
     def batches(self, encode: Callable[..., Any]) -> list[Any]:
         """Batches of about BATCH_BYTES from the buffered records: `encode(values, keys=, headers=, lengths=)`."""
-        values, keys, headers = self._columns()
+        values, keys, headers, beside = self._columns()
         lengths, self._lengths = self._lengths, None  # of a list that may be gone soon
         known = lengths
         if lengths is None or len(lengths) != len(values):
             lengths, known = _lengths(values)
-        if columns.total(lengths) <= BATCH_BYTES:
+        sizes = lengths if beside is None else [size + more for size, more in zip(lengths, beside, strict=True)]
+        if columns.total(sizes) <= BATCH_BYTES and len(values) <= BATCH_RECORDS:
             return [encode(values, keys=keys, headers=headers, lengths=known)]
         return [
             encode(
@@ -129,18 +145,18 @@ class RecordBuffer:
                 keys=None if keys is None else keys[start:end],
                 headers=None if headers is None else headers[start:end],
             )
-            for start, end in _parts(lengths)
+            for start, end in _parts(sizes)
         ]
 
-    def _columns(self) -> tuple[list[Any], list[Any] | None, list[Any] | None]:
-        """Values, keys and headers of all that is there by now, which `flush` forgets."""
+    def _columns(self) -> tuple[list[Any], list[Any] | None, list[Any] | None, list[int] | None]:
+        """Values, keys and headers of all that is there by now, which `flush` forgets, and the bytes beside values."""
         items = self.items[:]
         self._taken = len(items)
         if self._plain:
-            return items, None, None
-        whole = [each if each.__class__ is tuple else (each, None, None) for each in items]
-        values, keys, headers = map(list, zip(*whole, strict=True))
-        return values, None if _all_none(keys) else keys, None if _all_none(headers) else headers
+            return items, None, None, None
+        whole = [each if each.__class__ is tuple else (each, None, None, 0) for each in items]
+        values, keys, headers, beside = map(list, zip(*whole, strict=True))
+        return values, None if _all_none(keys) else keys, None if _all_none(headers) else headers, beside
 
     def flush(self, log: Written, append: Callable[[list[Any]], object], encode: Callable[..., Any]) -> None:
         """Have `append` put all that is there into `log`, and forget what stands there then, also if it fails."""
@@ -172,12 +188,27 @@ def _all_none(column: Sequence[Any] | None) -> bool:
     return column is None or column.count(None) == len(column)
 
 
-def _parts(lengths: Lengths) -> Iterator[tuple[int, int]]:
+def _owned(keys: Sequence[Any], headers: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], list[int]]:
+    """Keys and headers as they are now, whatever becomes of what was given, and their bytes. Raises InvalidBatch."""
+    if _strange(keys, (bytes, NoneType)):
+        keys = [None if key is None else bytes(key) for key in keys]
+    beside = [len(key) if key else 0 for key in keys]
+    if not _all_none(headers):
+        headers = list(headers)
+        places = list(map(id, headers))  # many records may have the same
+        fixed = {id(one): copied(one) for one in headers if one is not None}
+        sizes = {place: len(pack_headers(one)) + len(pack_list(one)) for place, one in fixed.items()}
+        headers = [fixed.get(place) for place in places]
+        beside = [size + sizes.get(place, 0) for size, place in zip(beside, places, strict=True)]
+    return keys, headers, beside
+
+
+def _parts(sizes: Lengths) -> Iterator[tuple[int, int]]:
     """Bounds of batches of about BATCH_BYTES."""
     start, size = 0, 0
-    for place, length in enumerate(map(int, lengths)):
-        if size and size + length > BATCH_BYTES:
+    for place, more in enumerate(map(int, sizes)):
+        if (size and size + more > BATCH_BYTES) or place - start == BATCH_RECORDS:
             yield start, place
             start, size = place, 0
-        size += length
-    yield start, len(lengths)
+        size += more
+    yield start, len(sizes)

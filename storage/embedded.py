@@ -71,7 +71,7 @@ class Log:
         flush_seconds: flush what is buffered at least so often (seconds, or "500ms"), from a background thread.
             None: never by itself.
         read_only: read beside the process that writes.
-        max_record_bytes: size of the largest record.
+        max_record_bytes: size of the largest value. A record has 64 MB with its key and headers at most.
         files: where it lives; MemoryFiles for one that does not outlive the process.
 
     Raises: ValueError for a setting that is not allowed; AlreadyOpen; ForeignDirectory for a directory that is no
