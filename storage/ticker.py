@@ -1,7 +1,7 @@
 """A thread that repeats one action at an interval.
 
-Contract: `stop` returns when the thread has ended. An error of the action is raised by the owner's next `check`, and
-the thread goes on.
+Contract: `stop` returns when the thread has ended. An error of the action is raised by the owner's next `check`, unless
+the action went well again before that: the thread goes on.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ class Ticker:
                 self._action()
             except Exception as error:
                 self._error = error
+            else:
+                self._error = None
 
     def check(self) -> None:
-        """Raise the action's latest error, once."""
+        """Raise the action's latest error, once. Not in the action, which would never be tried again."""
+        if threading.current_thread() is self._thread:
+            return
         error, self._error = self._error, None
         if error is not None:
             raise error
