@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.storage")
 
+RETIRE_MOST = 512
+"""Segments that are removed at once, so that their names fit into a packet to the keeper: a fifth of what it takes."""
+
 
 class LogSettings(Protocol):
     """The settings of a topic that concern its logs."""
@@ -229,10 +232,12 @@ class LogStore:
         return found
 
     def retire(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
-        """Have segments unlinked, then forgotten. Those already on their way are left out."""
-        retiring = self._of(log).retiring
-        fresh = [ref for ref in segments if ref.path not in retiring]
-        if not fresh:
+        """Have the first RETIRE_MOST of these segments unlinked, then forgotten. The others are asked for again.
+
+        Nothing while some are on their way: where one of those stays, a later one that goes would leave a hole.
+        """
+        retiring, fresh = self._of(log).retiring, segments[:RETIRE_MOST]
+        if retiring or not fresh:
             return
         paths = {ref.path for ref in fresh}
         retiring |= paths

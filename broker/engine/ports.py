@@ -285,7 +285,10 @@ class Store(Protocol):
         ...
 
     def retire(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
-        """Unlink segments below the committed first offset, now or soon, then call `log.forget(segments)`."""
+        """Unlink segments below the committed first offset, now or soon, then call `log.forget(segments)`.
+
+        Those that do not go now, as there are many, or as others are on their way, are asked for again.
+        """
         ...
 
 

@@ -257,15 +257,40 @@ def test_segments_go_once_and_are_forgotten_when_they_are_gone():
     store.retire(log, oldest(log))
     store.retire(log, oldest(log))
     assert len(jobs.asked) == 1
-    store.retire(log, oldest(log, 2))  # only the second is new
-    assert len(jobs.asked) == 2
     assert log.names == names
+    jobs.work()
+    assert log.names == names[1:]
+    store.retire(log, oldest(log))
     jobs.work()
     assert log.names == names[2:]
     assert store._stored[log].retiring == set()
     left = files.listdir(log.path)
     assert not [name for name in names[:2] if name.segment_file in left or name.index_file in left]
     assert names[2].segment_file in left
+
+
+def test_no_segment_goes_before_it_is_known_that_those_before_it_are_gone():
+    """Between one that could not be removed and the rest of the log, there would be a hole."""
+    files = FullFiles()
+    jobs = LateJobs(files)
+    store = opened(files, jobs)
+    log = filled(store)
+    names = list(log.names)
+    assert len(names) > 2
+    store.retire(log, oldest(log))
+    store.retire(log, oldest(log, 2))
+    files.stuck = names[0].segment_file
+    (first, _), *others = jobs.asked
+    with pytest.raises(OSError, match="Input/output"):
+        first()
+    for do, _ in others:
+        do()
+    left = files.listdir(log.path)
+    assert [name for name in names if name.segment_file in left] == log.names == names
+    store.retire(log, oldest(log, 2))
+    files.stuck = ""
+    jobs.work()
+    assert log.names == names[2:]
 
 
 def test_a_segment_that_could_not_be_removed_is_asked_for_again():

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 from penstock.broker.keeper import messages
 from penstock.broker.keeper.jobs import KeeperJobs
+from penstock.broker.keeper.link import KeeperLink
+from penstock.broker.packets import PacketSocket
 from penstock.storage import snapshots
 from penstock.storage.errors import StorageError
+from penstock.storage.layout import SegmentName
+from penstock.storage.log_store import RETIRE_MOST, LogStore
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.promises import Promises
+from penstock.storage.segment import reference
+from penstock.storage.segment_reader import SegmentCache
 from support.pair import ListLink
 
 LOG_ID = b"\1" * 16
@@ -122,3 +130,36 @@ def test_the_broker_does_at_its_end_what_is_open_and_says_what_it_cannot_do(
         assert desk.told == [("unlinked", 0), ("saved", 3)], "each once"
     assert not desk.files.exists("/log/old")
     assert caplog.messages == [f"Unlink failed: {error}"]
+
+
+class Topic:
+    """The settings of a log."""
+
+    commit = "durable"
+    segment_bytes = 64 << 10
+
+
+def test_a_log_may_lose_any_number_of_segments_and_its_keeper_hears_of_them_and_of_what_follows(desk: Desk):
+    """A packet that is larger than the kernel takes would be the end of the link, and of the next keeper's."""
+    store = LogStore(
+        "data", desk.files, promises=Promises("promises", desk.files), cache=SegmentCache(desk.files), jobs=desk.jobs,
+        max_batch_bytes=1 << 20,
+    )  # fmt: skip
+    log = store.create(bytes(16), 0, Topic())
+    gone = [reference(log.path, SegmentName(seq, 1)) for seq in range(1, 10_000)]
+    ours, theirs = PacketSocket.pair()
+    link, keeper = KeeperLink(ours, os.eventfd(0), os.eventfd(0)), PacketSocket(theirs)
+    desk.jobs.keeper_started(link)
+    asked: list[str] = []
+    for job in (1, 2):
+        store.retire(log, gone[(job - 1) * RETIRE_MOST :])
+        desk.jobs.answered(messages.Unlinked(job))
+        link.send([messages.Forget(job)])
+        while (received := keeper.receive()) is not None:
+            for command in messages.decode_commands(received[0]):
+                asked += command.names if isinstance(command, messages.Unlink) else [str(command)]
+    names = [[name for ref in part for name in (ref.name.segment_file, ref.name.index_file)]
+             for part in (gone[:RETIRE_MOST], gone[RETIRE_MOST : 2 * RETIRE_MOST])]  # fmt: skip
+    assert asked == [*names[0], str(messages.Forget(1)), *names[1], str(messages.Forget(2))]
+    link.close()
+    keeper.close()
