@@ -3,9 +3,9 @@
 Idea: for every partition whose written word is beyond its synced word, a round announces the sync on the board
 (`sync_started`), syncs the partition's dirty segments (old ones first), and publishes the result (`synced`). One
 fdatasync covers everything written to the file before it, so a thousand producers share a round; above a few dirty
-files one syncfs serves all, as long as none ever failed. The mark of the durable end is written into the segment after
-the broker was told, and not after every round: it dirties a page that the next sync has to write as well. That sync
-carries it, or one more when things are quiet.
+files one syncfs serves all, as long as none ever failed and it reaches all of them. The mark of the durable end is
+written into the segment after the broker was told, and not after every round: it dirties a page that the next sync has
+to write as well. That sync carries it, or one more when things are quiet.
 
 Contract:
 - A segment is opened when it is registered and kept open until it is sealed and all of it is synced: the kernel
@@ -99,16 +99,18 @@ class Keeper:
         files: Files,
         *,
         sync_all: Callable[[], None],
+        device: int,
         options: KeeperOptions | None = None,
         warn: Callable[[str], None],
     ) -> None:
-        """`sync_all` syncs the whole file system (syncfs) or raises OSError; `warn` gets sentences for people."""
+        """`sync_all` syncs the file system `device` (syncfs) or raises OSError; `warn` gets sentences for people."""
         self.options = options or KeeperOptions()
         self.rounds = 0
         self._board = board
         self._epoch = board.epoch
         self._files = files
         self._sync_all = sync_all
+        self._device = device
         self._all_is_well = True  # no syncfs failed yet
         self._warn = warn
         self._tails: dict[int, KeeperTail] = {}
@@ -193,7 +195,8 @@ class Keeper:
     def sync(self, steps: Sequence[Step]) -> list[Step]:
         """Make the steps' bytes durable. Returns those that are; the others are poisoned."""
         files = [file for step in steps for file in step.files]
-        if len(files) > self.options.single_files and self._all_at_once():
+        is_one = all(file.device == self._device for file in files)  # a directory may be a link to another disk
+        if len(files) > self.options.single_files and is_one and self._all_at_once():
             return list(steps)
         done: list[Step] = []
         for step in steps:

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 class SegmentFiles:
     """One registered segment."""
 
-    __slots__ = ("_index", "_log_id", "_names", "base_seq", "data")
+    __slots__ = ("_index", "_log_id", "_names", "base_seq", "data", "device")
 
     def __init__(self, data: File, index: File, log_id: bytes, base_seq: int, names: Files) -> None:
         self._names: Files | None = names
         self.data = data
+        self.device, _ = data.identity()
         self.base_seq = base_seq
         self._index = index
         self._log_id = log_id

@@ -130,7 +130,10 @@ class KeeperProcess:
         self._board = board = Board.attach(command.board, write=True)
         # Open for the whole life: syncfs reports to a descriptor what failed since it was opened.
         directory = os.open(command.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._keeper = Keeper(board, self._files, sync_all=lambda: syncfs(directory), options=self._options, warn=_warn)
+        self._keeper = Keeper(
+            board, self._files, sync_all=lambda: syncfs(directory), device=os.fstat(directory).st_dev,
+            options=self._options, warn=_warn,
+        )  # fmt: skip
         if self._options.scrub_s:
             self._scrubbing = Scrubbing(self._files, command.data, self._options, time.monotonic())
         say(f"watching {command.data}", logging.INFO)

@@ -84,7 +84,7 @@ class Core:
 
     def start_keeper(self) -> None:
         self.link: Any = ListLink()
-        self.keeper = Keeper(self.board, self.files, sync_all=self.files.sync_all, warn=self.warnings.append)
+        self.keeper = Keeper(self.board, self.files, sync_all=self.files.sync_all, device=0, warn=self.warnings.append)
         self.jobs.keeper_started(self.link)
         self.watermarks.keeper_started(self.link)
 

@@ -71,8 +71,9 @@ class Pair:
         """A fresh keeper, known to the broker."""
         self.link: Any = ListLink()
         self.keeper = Keeper(
-            self.board, self.files, sync_all=self.files.sync_all, options=self.options, warn=self.warnings.append
-        )
+            self.board, self.files, sync_all=self.files.sync_all, device=0, options=self.options,
+            warn=self.warnings.append,
+        )  # fmt: skip
         self.jobs.keeper_started(self.link)
         self.watermarks.keeper_started(self.link)
         self.deliver()
