@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable
 
 from ..packets import PacketSocket, PeerGone
+from ..poller import milliseconds
 from .messages import Attach, LinkMessage, Report, Started, Stop, decode_reports, packets
 
 
@@ -85,9 +86,11 @@ class KeeperLink:
         self.send([Stop()])
         deadline = time.monotonic() + timeout_s
         found: list[Report] = []
+        poll = select.poll()
         while not self.gone and (left := deadline - time.monotonic()) > 0:
             self._socket.flush()
-            select.select([self._socket.fd], [self._socket.fd] if self._socket.unsent else [], [], left)
+            poll.register(self._socket.fd, select.POLLIN | (select.POLLOUT if self._socket.unsent else 0))
+            poll.poll(milliseconds(left))
             found += self.receive()
         return found
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 
 import pytest
 from penstock.broker.config import KeeperOptions
@@ -109,6 +111,23 @@ def test_a_link_rings_reports_and_notices_its_keepers_end():
     assert link.stop(5.0) == []
     link.close()
     os.close(keeper_bell)
+
+
+def test_a_keeper_is_stopped_over_any_descriptor_as_one_that_came_while_the_broker_had_many_files_open():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        ours, theirs = PacketSocket.pair()
+        high = fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 1024)  # select() takes those below
+        os.close(ours)
+        link, keeper = KeeperLink(high, os.eventfd(0), os.eventfd(0)), PacketSocket(theirs)
+        keeper.send(messages.packets([messages.Forgotten(2)]))
+        keeper.close()
+        assert link.stop(5.0) == [messages.Forgotten(2)]
+        assert link.gone
+        link.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_spare_that_could_not_be_made_is_not_told_as_a_partition_that_cannot_be_synced(
