@@ -49,12 +49,19 @@ class _Place(Struct, frozen=True):
 
 
 def log_paths(files: Files, data: str) -> list[str]:
-    """The directories of all logs, sorted."""
+    """The directories of all logs, sorted. What is no directory, or cannot be listed now, has none."""
     topics = f"{data}/{TOPICS}"
     found = [
-        f"{topics}/{each}/{number}" for each in files.listdir(topics) for number in files.listdir(f"{topics}/{each}")
+        f"{topics}/{each}/{number}" for each in _listed(files, topics) for number in _listed(files, f"{topics}/{each}")
     ]
     return sorted([f"{data}/{METADATA}", f"{data}/{ORDER}", *found])
+
+
+def _listed(files: Files, path: str) -> list[str]:
+    try:
+        return files.listdir(path)
+    except (Error, OSError):
+        return []  # a reader says so
 
 
 def closed_bytes(files: Files, path: str) -> int:
@@ -88,7 +95,7 @@ def scrub(files: Files, data: str) -> Iterator[ScrubbedPiece | Rot]:
                         _note(files, data, found)
             except (Error, OSError):
                 continue  # it was deleted, or cannot be read now: a reader says so
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # the next pass begins behind the place that was noted last
         files.unlink(f"{data}/{SCRUBBED}")
 
 
@@ -143,5 +150,5 @@ def _noted(files: Files, data: str) -> _Place | None:
     path = f"{data}/{SCRUBBED}"
     try:
         return msgspec.json.decode(files.read(path), type=_Place) if files.exists(path) else None
-    except (msgspec.MsgspecError, OSError):
+    except (Error, msgspec.MsgspecError, OSError):
         return None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from penstock.storage import accepted, scrubbing
 from penstock.storage.batch import parse
 from penstock.storage.data_directory import SCRUBBED
 from penstock.storage.errors import StorageFull
+from penstock.storage.files import Files
 from penstock.storage.layout import DATA_START
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.scrubbing import Rot, ScrubbedPiece, closed_bytes, log_paths, scrub
@@ -177,3 +180,33 @@ def test_a_full_disk_does_not_end_a_pass_and_the_next_one_begins_anew(monkeypatc
     is_full = True
     assert len(list(steps)) == 4, "all that follows"
     assert len(list(scrub(files, DATA))) == 6, "not from the place that was noted before the disk was full"
+
+
+def test_what_stands_between_the_topics_and_is_none_has_no_logs(tmp_path: Path):
+    """Files with other names are left alone (FORMAT.md, section 2), and no other node stumbles over them."""
+    (tmp_path / "topics" / "aa" / "0").mkdir(parents=True)
+    (tmp_path / "topics" / "notes.txt").write_bytes(b"mine")
+    names = ("metadata", "order", "topics/aa/0")
+    assert log_paths(Files(), str(tmp_path)) == [f"{tmp_path}/{name}" for name in names]
+
+
+@pytest.mark.parametrize(("call", "path", "error", "read"), [
+    ("listdir", f"{DATA}/topics", PermissionError("not allowed"), 2),
+    ("listdir", f"{DATA}/topics/aa", StorageFull("too many open files"), 2),
+    ("read", f"{DATA}/{SCRUBBED}", StorageFull("too many open files"), 6),
+    ("unlink", f"{DATA}/{SCRUBBED}", PermissionError("not allowed"), 6),
+])  # fmt: skip
+def test_what_cannot_be_done_now_does_not_end_the_pass(
+    monkeypatch: pytest.MonkeyPatch, call: str, path: str, error: Exception, read: int
+):
+    files, _ = directory()
+    put(files, f"{DATA}/{SCRUBBED}", b"{}")
+    done = getattr(files, call)
+
+    def refuse(at: str) -> object:
+        if at == path:
+            raise error
+        return done(at)
+
+    monkeypatch.setattr(files, call, refuse)
+    assert len(list(scrub(files, DATA))) == read
