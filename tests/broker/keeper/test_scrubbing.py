@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.broker.config import KeeperOptions
 from penstock.broker.keeper.scrubbing import LEAST_S, REST_S, Scrubbing
+from penstock.storage.data_directory import SCRUBBED
 from penstock.storage.layout import DATA_START
 from penstock.storage.memory_files import MemoryFiles
 from support.logs import build, content, put
@@ -57,6 +58,19 @@ def test_the_next_pass_begins_when_the_last_one_ends():
     _, scrubbing, _ = scene(KeeperOptions(scrub_s=1000.0))
     first, second = steps(scrubbing, 5), steps(scrubbing, 5, 1e6)
     assert first == second
+
+
+def test_what_grows_after_it_was_measured_is_read_in_about_the_time_for_all_too():
+    """At the rate of the first hour, what a broker stores later would be read once in years."""
+    files, scrubbing, _ = scene(KeeperOptions(scrub_s=7 * 86400.0))
+    steps(scrubbing, 2)
+    build(files, f"{DATA}/topics/aa/0", shape=(*((40,),) * 400, (1,)), value_bytes=1000)
+    now_s, is_begun = 200.0, False
+    while not is_begun or files.exists(f"{DATA}/{SCRUBBED}"):
+        assert scrubbing.step(now_s) is None
+        is_begun = is_begun or files.exists(f"{DATA}/{SCRUBBED}")
+        now_s += scrubbing.wait(now_s)
+    assert 6 < now_s / 86400.0 < 8.5
 
 
 def test_what_does_not_verify_is_returned():
