@@ -275,9 +275,6 @@ class Watermarks:
         held = self._held.get(log)
         if held is not None:
             self._sync_inline(held, even_lazy=True)
-            if not held.unsynced:  # else what comes next would wait for a bell that the keeper has rung already
-                self._pending.pop(log, None)
-                self._pending_lazily.pop(log, None)
 
     def settle(self, now_s: float) -> bool:
         """The bell rang: take over what the keeper synced. Returns whether anything moved."""
@@ -401,6 +398,9 @@ class Watermarks:
             took_s = self._clock() - begun_s
             self._sync_us.note(int(took_s * 1e6))
             self._is_slow = took_s > SLOW_SYNC_S
+        if not held.unsynced:  # the keeper owes nothing of it: what comes next would wait for a bell that rang already
+            self._pending.pop(held.log, None)
+            self._pending_lazily.pop(held.log, None)
         held.publish()
 
     def _sync_failed(self, held: TrackedLog, error: Exception) -> None:

@@ -288,8 +288,10 @@ def test_a_row_changes_hands_only_after_the_keeper_forgot_it(files: WritebackFil
 def test_a_keeper_without_descriptors_leaves_the_log_to_the_broker(pair: Pair, caplog: pytest.LogCaptureFixture):
     log = pair.open("/a")
     pair.append(log, 1)
+    pair.watermarks.flushed([log], idle=False, now_s=0.0)
     pair.link.commands.clear()
     pair.watermarks.refused(pair.watermarks.number_of(log), "too many open files")
+    assert (log.durable, pair.watermarks.stuck(99.0, 30.0)) == (1, False), "it owes nothing, and need not be replaced"
     pair.append(log, 1)
     pair.publish(log)
     assert log.durable == 2
