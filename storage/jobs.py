@@ -9,7 +9,7 @@ Must not know: the caller, the purpose of the files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from . import runs, snapshots
@@ -89,7 +89,13 @@ def prepare_spare(files: Files, directory: str, size_bytes: int) -> str:
 
 
 def unlink(files: Files, directory: str, names: Sequence[str]) -> None:
-    """Remove files of one directory, durably and in this order; those already gone are fine.
+    """As `unlinking`, all at once."""
+    for _ in unlinking(files, directory, names):
+        pass
+
+
+def unlinking(files: Files, directory: str, names: Sequence[str]) -> Iterator[None]:
+    """Remove files of one directory, durably and in this order, a segment at a step; those already gone are fine.
 
     Its names are durable first: no power cut takes what is removed and the name of the segment that follows. A segment
     is gone from the disk before the next one goes: a log with a hole would end there.
@@ -102,7 +108,19 @@ def unlink(files: Files, directory: str, names: Sequence[str]) -> None:
             files.unlink(f"{directory}/{name}")
             if name.endswith(SEGMENT_SUFFIX):
                 files.sync_dir(directory)
+                yield
     files.sync_dir(directory)
+
+
+def removing(files: Files, path: str) -> Iterator[None]:
+    """Remove a topic's directory and all it holds, a segment at a step; missing is fine."""
+    for partition in files.listdir(path):
+        inside = f"{path}/{partition}"
+        for name in files.listdir(inside) if files.is_directory(inside) else ():
+            if name.endswith(SEGMENT_SUFFIX) and files.is_file(f"{inside}/{name}"):
+                files.unlink(f"{inside}/{name}")
+                yield
+    files.remove_tree(path)
 
 
 def finish_snapshot(files: Files, directory: str, seq: int, log_id: bytes, numbers: Sequence[int]) -> int:

@@ -4,7 +4,7 @@ Idea: one thread over two descriptors. The doorbell (an eventfd) only says that 
 over the link. When the link ends, the broker has ended: what was written is still made durable, marks
 included, and then the keeper ends too. A stop signal to the whole group (Ctrl-C) is left to the supervisor.
 
-Contract: rounds come before jobs, and one job is done between two rounds, so that unlinking a large
+Contract: rounds come before jobs, and one step of a job is done between two rounds, so that unlinking a large
 file never delays an acknowledgement by more than itself. Scrubbing comes last, one piece between two rounds.
 Must not know: topics, messages of clients, ZeroMQ.
 """
@@ -17,7 +17,7 @@ import select
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ...storage import jobs
 from ...storage.board import Board
@@ -50,6 +50,7 @@ class KeeperProcess:
         self._board: Board | None = None
         self._scrubbing: Scrubbing | None = None
         self._jobs: deque[LinkMessage] = deque()
+        self._steps: Iterator[None] | None = None  # of the first of them, once it is begun
         self._lock: list[int] = []
         self._stopping = False
         self._named: list[str] = []  # requests that wait for the next round
@@ -98,7 +99,8 @@ class KeeperProcess:
         if marks is not None:
             wait = marks if wait is None else min(wait, marks)
         if self._jobs:
-            self._do(self._jobs.popleft())
+            if self._do(self._jobs[0]):
+                self._jobs.popleft()
         elif self._scrubbing is not None:
             wait = self._scrub(self._scrubbing, now_s, wait)
         return wait
@@ -166,24 +168,31 @@ class KeeperProcess:
 
     # -- jobs ----------------------------------------------------------------------------------
 
-    def _do(self, job: LinkMessage) -> None:
-        """One job; a failure is reported, and the broker does without."""
+    def _do(self, job: LinkMessage) -> bool:
+        """A step of a job. Returns whether it was the last; a failure is reported, and the broker does without."""
+        self._steps = self._steps or self._steps_of(job)
         try:
-            if isinstance(job, messages.PrepareSpare):
-                path = jobs.prepare_spare(self._files, job.directory, job.size_bytes)
-                self._report(messages.Spared(job.row, path))
-            elif isinstance(job, messages.Unlink):
-                jobs.unlink(self._files, job.directory, job.names)
-                self._report(messages.Unlinked(job.job))
-            elif isinstance(job, messages.RemoveTree):
-                self._files.remove_tree(job.path)
-            elif isinstance(job, messages.FinishSnapshot):
-                covered = jobs.finish_snapshot(self._files, job.directory, job.seq, job.log_id, job.runs)
-                self._report(messages.SnapshotSaved(job.job, covered))
+            for _ in self._steps:
+                return False
         except (OSError, StorageError) as error:
             _warn(f"{type(job).__name__} failed: {error}")
             number = job.job if isinstance(job, messages.Unlink | messages.FinishSnapshot) else 0
             self._report(messages.Refused(-1, number, str(error)))  # no row: those are of registrations
+        self._steps = None
+        return True
+
+    def _steps_of(self, job: LinkMessage) -> Iterator[None]:
+        if isinstance(job, messages.PrepareSpare):
+            path = jobs.prepare_spare(self._files, job.directory, job.size_bytes)
+            self._report(messages.Spared(job.row, path))
+        elif isinstance(job, messages.Unlink):
+            yield from jobs.unlinking(self._files, job.directory, job.names)
+            self._report(messages.Unlinked(job.job))
+        elif isinstance(job, messages.RemoveTree):
+            yield from jobs.removing(self._files, job.path)
+        elif isinstance(job, messages.FinishSnapshot):
+            covered = jobs.finish_snapshot(self._files, job.directory, job.seq, job.log_id, job.runs)
+            self._report(messages.SnapshotSaved(job.job, covered))
 
 
 def _warn(sentence: str) -> None:
