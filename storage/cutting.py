@@ -37,12 +37,13 @@ class UnsafeCut(StorageError):
 def cut(tail: LogTail) -> None:
     """Make everything up to the end durable, and whatever lies behind it void. Raises Poisoned, StorageFull."""
     tail.sync_segments(mark=False)
-    end, generation = tail.end(), tail.next_generation
-    size, spare = tail.room.size(_FIRST_BYTES), tail.room.take_spare()
+    end, size, spare = tail.end(), tail.room.size(_FIRST_BYTES), tail.room.take_spare()
     try:
+        live, void = live_segments(tail.files.listdir(tail.path))  # also what an interrupted cut has left
+        generation = 1 + max(name.generation for name in [*live, *void])
         made = begin_generation(tail.files, tail.path, tail.log_id, end, generation, size=size, spare=spare)
         tail.names = [*(name for name in tail.names if name.base_seq <= end.seq), made.ref.name]
-        tail.generation, tail.next_generation = generation, generation + 1
+        tail.generation = generation
         remove_void(tail.files, tail.path)
     except OSError as error:
         raise tail.poisoned_by(error) from error

@@ -49,7 +49,7 @@ class LogWriter(LogTail):
         """Take over a recovered log; use the class methods."""
         super().__init__(
             path, files, options, log_id=found.log_id, end=found.end, names=found.names, end_name=found.end_name,
-            next_generation=found.next_generation, in_place=found.in_place,
+            in_place=found.in_place,
         )  # fmt: skip
         self.damage: list[Damage] = found.damage
         self._order = order

@@ -63,7 +63,6 @@ class LogTail:
         end: LogEnd,
         names: list[SegmentName],
         end_name: SegmentName,
-        next_generation: int,
         in_place: bool,
     ) -> None:
         """A log that ends at `end`, in segment `end_name` of `names`; `in_place`: nothing lies behind that."""
@@ -73,7 +72,6 @@ class LogTail:
         self.log_id = log_id
         self.names = names
         self.generation = names[-1].generation
-        self.next_generation = next_generation
         self.must_cut = not in_place
         self.ready = self.closed = self.segment_ends = self.in_term = False
         self.poisoned: str | None = None

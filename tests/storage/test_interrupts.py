@@ -173,3 +173,17 @@ def test_a_log_whose_first_reading_was_interrupted_closes() -> None:
         with interrupt:
             log.segments()
         log.close()
+
+
+def test_a_cut_that_was_interrupted_at_any_moment_is_made_by_the_next_append() -> None:
+    for interrupt in interrupts(("storage",), above=40):
+        log = opened(RecordingFiles())
+        log.append([batch(b"one")], 1)
+        with interrupt:
+            log.cut_here()
+        log.append([batch(b"two")], 2)
+        log.sync()
+        assert values(log.reader().cursor(0), log.committed) == [b"one ", b"two "]
+        log.close()
+        again = opened(log.files)  # pyright: ignore[reportArgumentType]
+        assert values(again.reader().cursor(0), again.committed) == [b"one ", b"two "]
