@@ -24,6 +24,7 @@ from .index import IndexRows
 from .layout import DATA_START, IndexRow, SegmentName
 from .recovery import LogEnd, before, end_before, next_good, read_batch, walk
 from .segment import Page, read_page, reference
+from .unreadable import PatientFile
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -104,10 +105,13 @@ class SegmentReader:
         return read_batch(self.read, position, self.size)
 
     def index_file(self) -> File | None:
-        """The index, opened when first asked for; None when it is missing or another segment's."""
+        """The index, opened when first asked for; None when it is missing or another segment's.
+
+        What the disk cannot read of it is no row.
+        """
         if self._index is None:
             try:
-                file = self._files.open(self.ref.index_path)
+                file = PatientFile(self._files.open(self.ref.index_path))
             except FileNotFoundError:
                 return None
             if not self._is_index(file):

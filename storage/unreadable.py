@@ -4,15 +4,20 @@ Idea: a read that fails with EIO is repeated page by page, and a page that canno
 batch, no header and not zeros. So a bad sector is damage like any other: it has a place, good batches around it are
 found, and what is accepted or mended for rotten bytes works for it, too.
 
-Contract: every other error is raised. Only for those who look for damage, and for copies of it: the end of a log is
-found by bytes that were read. Must not know: what a segment or a batch is.
+Contract: every other error is raised. Only for those who look for damage, for copies of it, and for indexes, of which
+no row is believed by itself: the end of a log is found by bytes that were read. Must not know: what a segment or a
+batch is.
 """
 
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 from .files import File
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
 PAGE_BYTES = 4096
 _NOTHING = b"\xff"
@@ -54,6 +59,15 @@ class PatientFile(File):
         if bad >= 0 and not self.trouble:
             self.trouble = f"the disk cannot read it at {bad}"
         return found
+
+    def pread_cached(self, size: int, position: int) -> Buffer | None:
+        """As of the file, and None also where the disk cannot read it."""
+        try:
+            return self._file.pread_cached(size, position)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return None
 
     def size(self) -> int:
         return self._file.size()

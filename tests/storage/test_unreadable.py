@@ -79,6 +79,25 @@ def test_an_index_that_cannot_be_read_is_one_to_be_rebuilt():
     assert (report.ok, report.segments[0].index) == (True, "its header does not verify")
 
 
+@pytest.mark.parametrize("page", range(4))
+@pytest.mark.parametrize("mapped", [False, True])
+def test_an_index_that_cannot_be_read_costs_readers_a_scan_and_nothing_else(page: int, mapped: bool):
+    files = BadSectors()
+    made = build(files, shape=((1,) * 200, (1,)), value_bytes=100)
+    some = range(0, 200, 9)
+    times = [LogReader(made.directory, files).time_at(offset) for offset in some]
+    files.bad = {(made.index_path(0), page)}
+    reader = LogReader(made.directory, files, mapped=mapped)
+    assert list(Playback(reader, threading.RLock()).items(values_from)) == list(made.values.values())
+    assert [reader.time_at(offset) for offset in some] == times
+    assert [reader.offset_at(time_us) for time_us in times] == list(some)
+    for offset in some:
+        chunk = reader.cursor(offset).next(cached=not mapped)
+        assert chunk is not None
+        assert chunk.offset == offset
+    assert files.refused > 0
+
+
 def test_a_snapshot_that_cannot_be_read_says_nothing_of_how_far_the_log_was_durable():
     files = BadSectors()
     made = build(files, shape=SHAPE, unmarked=1)
