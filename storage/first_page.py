@@ -16,6 +16,7 @@ from .recovery import NOTHING, LogEnd, end_after
 from .scan import owner
 from .segment import reference
 from .segment_reader import SegmentReader
+from .unreadable import PatientFile
 
 
 def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes | None:
@@ -31,7 +32,7 @@ def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes |
 
 def stated(files: Files, path: str) -> SegmentName | None:
     """The name that a segment's own header gives it; None when that does not verify."""
-    with files.open(path) as file:
+    with PatientFile(files.open(path)) as file:
         header = layout.decode_segment_header(file.pread(DATA_START, 0))
     return None if header is None else SegmentName(header.base_seq, header.generation)
 

@@ -13,8 +13,9 @@ Must not know: replicas (they repair a log by sending it anew).
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 import msgspec
@@ -29,6 +30,7 @@ from .recovery import NOTHING, LogEnd, before
 from .rehearsal import RehearsalFiles
 from .scan import Bad, Good, look, scan
 from .segment import SegmentRef, reference
+from .unreadable import read_around
 from .verify import Report, verify
 
 
@@ -115,16 +117,24 @@ class _Repairs:
     def _look_for_end(self) -> None:
         """Find the log's end, and the segments that a writer needs but can learn nothing from.
 
-        All of them where none says which log it is, or one is no file.
+        All of them where none says which log it is, or one is no file. Where the disk cannot read a first page that
+        says so, those of which it cannot.
         """
         files, directory = self._files, self._directory
         self._end: opening.FoundLog | None = None
         self._unreadable = [each.file for each in self._report.segments]
         if not self._report.segments or aside.strangers(files, directory, aside.is_segment):
             return
-        with suppress(Corrupt):
+        try:
             self._end = opening.find_end(files, directory)
             self._unreadable = self._end.unreadable
+        except Corrupt:
+            return
+        except OSError as error:
+            headers = {bad.file for bad in self._report.damage if bad.position == 0}
+            self._unreadable = [each.file for each in self._report.segments if each.file in headers]
+            if error.errno != errno.EIO or not self._unreadable:
+                raise
 
     def _do(self, action: str, step: Callable[[], object]) -> None:
         self.actions.append(action)
@@ -295,8 +305,9 @@ class _Repairs:
 
     def _write_header(self, name: SegmentName, found: _Found) -> None:
         with self._files.open(reference(self._directory, name).path, write=True) as file:
-            header = found.starts[name].header(found.log_id, name.generation)
-            file.pwritev([layout.encode_segment_header(header)], 0)
+            header = layout.encode_segment_header(found.starts[name].header(found.log_id, name.generation))
+            page, _ = read_around(file, layout.DATA_START, 0)  # written as a whole, as the disk may not read it
+            file.pwritev([header + page[layout.SECTOR_BYTES :]], 0)
             file.sync()
 
     def _write_index(self, name: SegmentName, found: _Found) -> None:

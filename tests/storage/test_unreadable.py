@@ -72,6 +72,19 @@ def test_a_first_page_that_cannot_be_read_is_damage_and_no_batch_is_lost():
     assert (report.ok, report.batches, len(report.damage)) == (False, 6, 1)
 
 
+@pytest.mark.parametrize("segment", range(len(SHAPE)))
+def test_a_repair_writes_a_first_page_anew_that_cannot_be_read_and_no_batch_is_lost(segment: int):
+    """The disk takes a page as a whole: for a part of one, the rest would be read first."""
+    files, made = built()
+    files.bad = {(made.segment_path(segment), 0)}
+    repair(files, made.directory, now_us=1)
+    assert (files.bad == set()) == (segment == 1), "of the first and the last one, what they say is given up"
+    done = repair(files, made.directory, now_us=1, accept_loss=True)
+    assert (done.after.clean, files.bad) == (True, set())
+    records = Playback(LogReader(made.directory, files), threading.RLock()).items(values_from)
+    assert list(records) == list(made.values.values())
+
+
 def test_an_index_that_cannot_be_read_is_one_to_be_rebuilt():
     files, made = built()
     files.bad = {(made.index_path(0), 0)}
