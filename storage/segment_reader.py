@@ -10,6 +10,7 @@ Must not know: which batches are committed, what comes before or after this segm
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
@@ -52,12 +53,21 @@ class SegmentReader:
     def page(self) -> Page:
         """Header and mark as they were when first asked for."""
         if self._page is None:
-            self._page = read_page(self.file, self._log_id, name=self.name)
+            self._page = self._page_now()
         return self._page
+
+    def _page_now(self) -> Page:
+        """Neither header nor mark where the disk cannot read them."""
+        try:
+            return read_page(self.file, self._log_id, name=self.name)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return Page(None, None, self.size)
 
     def mark_of(self, seq: int) -> layout.Mark | None:
         """The mark, as it is now, if it names the batch `seq`: it tells where a damaged one ends."""
-        mark = read_page(self.file, self._log_id, name=self.name).mark
+        mark = self._page_now().mark
         return mark if mark is not None and mark.seq == seq else None
 
     @property

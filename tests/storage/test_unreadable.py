@@ -73,6 +73,20 @@ def test_a_first_page_that_cannot_be_read_is_damage_and_no_batch_is_lost():
 
 
 @pytest.mark.parametrize("segment", range(len(SHAPE)))
+def test_a_first_page_that_cannot_be_read_is_in_the_way_of_no_reader_that_knows_the_end(segment: int):
+    """As those of a broker do, which would be without the partition."""
+    files, made = built()
+    files.bad = {(made.segment_path(segment), 0)}
+    reader = LogReader(made.directory, files, limit=lambda: 6)
+    assert [(each.base_offset, each.end_offset) for each in extents_of(reader)] == [(0, 6), (6, 12), (12, 13)]
+    assert list(Playback(reader, threading.RLock()).items(values_from)) == list(made.values.values())
+    for offset in made.values:
+        chunk = reader.cursor(offset).next()
+        assert chunk is not None
+        assert chunk.offset == offset
+
+
+@pytest.mark.parametrize("segment", range(len(SHAPE)))
 def test_a_repair_writes_a_first_page_anew_that_cannot_be_read_and_no_batch_is_lost(segment: int):
     """The disk takes a page as a whole: for a part of one, the rest would be read first."""
     files, made = built()
