@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from . import layout
@@ -172,20 +173,22 @@ class ReadableLog:
     def start(self, place: int) -> LogEnd:
         """The log's end at the start of the segment at `place`. Raises Corrupt if unknown.
 
-        One that does not tell begins where the one before ends, or else where good batches go on.
+        One that does not tell begins where the one before ends, or else where good batches go on, or else where one
+        before it begins.
         """
-        segment = self.segment(self.names[place])
-        try:
-            return segment.start()
-        except InvalidBatch as error:
-            found = NOTHING if segment.name.base_seq == 1 else self._end_of(place - 1) or self._good_in(place)
-            if found is not None:
+        behind = range(place + 1, len(self.names)) if place else ()
+        for each in (place, *behind, *range(place - 1, -1, -1)):
+            if (found := self._start(each)) is not None:
                 return found
-            if 0 < place < len(self.names) - 1:
-                return self.start(place + 1)
-            if place:
-                return self.start(place - 1)
-            raise Corrupt(f"nothing in {segment.ref.path} can be read ({error})", path=segment.ref.path) from error
+        path = self.segment(self.names[place]).ref.path
+        raise Corrupt(f"nothing in {path} can be read", path=path)
+
+    def _start(self, place: int) -> LogEnd | None:
+        """The same, as far as this segment, or the end of the one before, tells it."""
+        segment = self.segment(self.names[place])
+        with suppress(InvalidBatch):
+            return segment.start()
+        return NOTHING if segment.name.base_seq == 1 else self._end_of(place - 1) or self._good_in(place)
 
     def _end_of(self, place: int) -> LogEnd | None:
         """Behind the last batch of the segment at `place`, if that is good, and there is such a segment."""

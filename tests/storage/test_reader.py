@@ -16,6 +16,7 @@ from penstock.storage.reader import LogReader
 from penstock.storage.repair import repair
 from penstock.storage.segment import reference
 from penstock.storage.segment_reader import SegmentCache
+from support.logs import build, content, put
 
 PATH, LOG_ID = "/log", bytes(range(16))
 OPTIONS = LogOptions(segment_bytes=20_000, allocate_bytes=8192, commit="written")
@@ -443,3 +444,14 @@ def test_a_reader_finds_what_is_left_though_it_has_not_looked_since_segments_wen
     first = readers[0].first_offset
     assert 0 < first <= 150
     assert (readers[3].first_offset, readers[4].offset_at(0), readers[5].end_offset) == (first, first, 200)
+
+
+def test_where_nothing_tells_where_the_last_segments_begin_they_begin_where_one_before_them_does() -> None:
+    built = build(shape=((2,), (2,), (2,), (2,)), log_id=LOG_ID)
+    damaged = bytearray(content(built.files, built.segment_path(1)))
+    damaged[layout.DATA_START + 9] ^= 1
+    for place, data in ((1, bytes(damaged)), (2, bytes(8192)), (3, bytes(8192))):
+        put(built.files, built.segment_path(place), data)
+        built.files.unlink(built.index_path(place))
+    reader = LogReader(built.directory, built.files, limit=lambda: 4, log_id=LOG_ID)
+    assert [reader.base_offset(place) for place in range(4)] == [0, 2, 2, 2]
