@@ -213,6 +213,10 @@ class LogTail:
         self.poison(str(error))
         return Poisoned(f"{self.path} could not be synced ({error}); what was not durable yet is lost, open it again")
 
+    def give_up(self, reason: str) -> None:
+        """No more appends of this opening, which cannot tell what stands in the log: the next one finds out."""
+        self.poisoned, self.ready = self.poisoned or reason, False
+
     def poison(self, reason: str) -> None:
         """No more appends, no more acks: a sync failed. Written to the disk too, so that it survives a restart."""
         if self.poisoned is None:

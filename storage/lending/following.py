@@ -5,7 +5,8 @@ open log moves behind it, as if it had been appended here. The producer is not b
 
 Contract: following writes nothing. Up to a published word it needs no lock; `every` whole batch may be taken only by
 the holder of the row's byte, because another process may be writing. A batch that may not stand stops it for good: the
-caller cuts there. Must not know: words, grants, what records mean.
+caller cuts there. One that cannot be read ends the appends of this opening: it may have been acknowledged, and is left
+to the next. Must not know: words, grants, what records mean.
 """
 
 from __future__ import annotations
@@ -67,6 +68,14 @@ def follow_every(tail: LogTail, terms: Terms, latest_us: int) -> TakenOver:
 
 def _take(tail: LogTail, terms: Terms, until: int, latest_us: int, found: list[Batch]) -> str:
     """Take over batches as long as they may stand; why the next one may not, "" where there is none."""
+    try:
+        return _take_readable(tail, terms, until, latest_us, found)
+    except OSError as error:
+        tail.give_up(f"what its producer appended cannot be read: {error}")
+        return str(error)
+
+
+def _take_readable(tail: LogTail, terms: Terms, until: int, latest_us: int, found: list[Batch]) -> str:
     segment = tail.opened[-1]
     size = segment.file.size()
     try:

@@ -119,7 +119,8 @@ class Lender:
 
     def _note(self, followed: TakenOver) -> None:
         self._taken += followed.batches
-        self.refused = self.refused or followed.stopped
+        if self._log.poisoned is None:  # else it could not be read, and nothing is cut
+            self.refused = self.refused or followed.stopped
         if followed.batches:
             self._publish()
 

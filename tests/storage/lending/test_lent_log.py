@@ -7,8 +7,9 @@ import random
 
 import pytest
 from penstock.storage.batch import encode
+from penstock.storage.errors import Poisoned
 from penstock.storage.lending.appending import DirectAppender
-from support.lending import LATER, PRODUCER, Killed, LentLog
+from support.lending import LATER, PRODUCER, Killed, LentLog, OnceFile
 
 HAPPENINGS = ("borrow", "recall", "force", "restart", "restart elsewhere", "interrupt", "kill", "fail")
 
@@ -130,6 +131,25 @@ def test_a_child_that_goes_on_from_any_step_changes_nothing(step: int) -> None:
     assert appender.append(encode([b"two"], producer_id=PRODUCER, first_sequence=1)) is None
     assert left == [lent.contents()]
     assert not appender.has_grant
+
+
+def test_what_the_broker_cannot_read_ends_its_appends_and_is_there_for_the_next_opening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    lent = LentLog()
+    assert lent.send(b"one") is not None
+    with monkeypatch.context() as broken:
+        broken.setattr(OnceFile, "pread", fail)
+        lent.lender.follow(LATER)
+        assert lent.lender.recall(LATER)
+    assert (lent.lender.lent, lent.lender.refused, lent.log.written) == (False, "", 1)
+    with pytest.raises(Poisoned, match="cannot be read"):
+        lent.append(b"more")
+    lent.restart()
+    assert lent.values() == [b"first", b"one"]
 
 
 def test_an_appender_ends_with_its_grant() -> None:
