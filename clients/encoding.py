@@ -38,7 +38,7 @@ def decode(encoding: Encoding, data: bytes) -> Any:
     """Decode a value. Raises ValueError."""
     try:
         return msgspec.msgpack.decode(data) if encoding == "msgpack" else msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"it is no {encoding}: {error}") from error
 
 
@@ -57,3 +57,5 @@ def fitted(value: Any, hint: Any) -> Any:
         return msgspec.convert(value, hint, str_keys=True)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
+    except Exception as error:  # of the application: a dataclass may check itself in any way
+        raise ValueError(f"{type(error).__name__}: {error}") from error

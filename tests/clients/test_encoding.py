@@ -87,6 +87,25 @@ def test_any_bytes_decode_or_are_a_value_error(data):
             decode(encoding, data)
 
 
+@pytest.mark.parametrize(("encoding", "one_more"), [("json", b"["), ("msgpack", b"\x91")])
+def test_what_is_nested_too_deeply_is_a_value_error(encoding, one_more):
+    with pytest.raises(ValueError, match=f"it is no {encoding}: maximum recursion depth"):
+        decode(encoding, one_more * 5000)
+
+
+@dataclass
+class Careful:
+    name: str
+
+    def __post_init__(self) -> None:
+        raise LookupError(self.name)
+
+
+def test_what_a_type_raises_that_checks_itself_is_a_value_error():
+    with pytest.raises(ValueError, match="LookupError: ada"):
+        fitted({"name": "ada"}, Careful)
+
+
 def test_text_with_half_a_character_is_refused():
     for encoding in ENCODINGS:
         with pytest.raises(ValueError, match="surrogates"):

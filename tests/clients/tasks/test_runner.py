@@ -108,6 +108,8 @@ async def test_a_cancelled_task_that_raises_is_no_failure_in_the_log(caplog: Any
         ("add", None, None, "add: the record has no value"),
         ("square", None, None, "square: the record has no value"),
         ("add", b"\xff", None, "add: it is no json"),
+        pytest.param("add", b"[" * 5000, None, "add: it is no json: maximum recursion", id="nested"),
+        pytest.param("square", b"[" * 5000, None, "it is no json: maximum recursion", id="nested-elsewhere"),
         ("add", b'[["x"],{}]', None, "argument 'left' does not fit"),
         ("square", b'[["x"],{}]', None, "argument 'number' does not fit"),
         ("odd_result", b"[[],{}]", None, "it was done, but its result cannot be kept"),
