@@ -85,20 +85,20 @@ class OutcomeReporter:
                     self._acking = True
                     self._spawn(self._ack())
             case Failed(reason, rejects=True):
-                self._say([task], outcome, lambda: task.reject(reason))
+                self._say(worker, [task], outcome, lambda: task.reject(reason))
             case Failed(reason, delay_s=delay_s):
-                self._say([task], outcome, lambda: task.nack(delay=delay_s, reason=reason))
+                self._say(worker, [task], outcome, lambda: task.nack(delay=delay_s, reason=reason))
             case RefusedCall(reason):
-                self._say([task], outcome, lambda: task.reject(reason))
+                self._say(worker, [task], outcome, lambda: task.reject(reason))
             case Deferred(delay_s):
-                self._say([task], outcome, lambda: task.release(delay=delay_s))
+                self._say(worker, [task], outcome, lambda: task.release(delay=delay_s))
             case Dropped():
                 self.release(worker, [task])
 
     def release(self, worker: SettlingWorker, tasks: Sequence[SettledTask]) -> None:
         """Release tasks whose calls did not finish."""
         if tasks:
-            self._say(tasks, Dropped(), lambda: worker.release(tasks))
+            self._say(worker, tasks, Dropped(), lambda: worker.release(tasks))
 
     async def known(self) -> None:
         """Wait until all reports are answered."""
@@ -139,7 +139,13 @@ class OutcomeReporter:
 
     # -- failures, rejections and releases ------------------------------------------------------------
 
-    def _say(self, tasks: Sequence[SettledTask], outcome: Outcome, verb: Callable[[], Awaitable[None]]) -> None:
+    def _say(
+        self,
+        worker: SettlingWorker,
+        tasks: Sequence[SettledTask],
+        outcome: Outcome,
+        verb: Callable[[], Awaitable[None]],
+    ) -> None:
         async def committed() -> bool:
             await verb()
             return True
@@ -148,6 +154,9 @@ class OutcomeReporter:
             try:
                 if await self._again(tasks[0], committed):
                     self.outcomes[COUNTED_AS[type(outcome)]] += len(tasks)
+            except InvalidArgument as error:  # a pause that no broker gives: kept, it would be leased for ever
+                for task in tasks:
+                    self.settle(worker, task, RefusedCall(f"it cannot wait for its next attempt: {error.message}"))
             finally:
                 self._end(len(tasks))
 

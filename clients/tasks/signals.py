@@ -18,7 +18,7 @@ class Reject(Exception):
             reason: kept and shown with the dead letter.
         """
         super().__init__(reason)
-        self.reason = reason
+        self.reason = str(reason)  # an exception is given easily
 
 
 class Again(Exception):
@@ -32,10 +32,10 @@ class Again(Exception):
         """
         Args:
             reason: for the worker's log.
-            delay: seconds, a timedelta or text as in "10m".
+            delay: seconds, a timedelta or text as in "10m". Of more than 366 days, the task is dead-lettered.
 
         Raises: InvalidArgument.
         """
         self.delay_s = seconds(delay, "delay")
         super().__init__(reason)
-        self.reason = reason
+        self.reason = str(reason)  # an exception is given easily

@@ -271,6 +271,17 @@ async def test_a_result_that_the_broker_does_not_keep_is_no_reason_to_try_again(
     assert (verdict, reason) == ("reject", "it was done, but its result cannot be kept: it is too large")
 
 
+@pytest.mark.parametrize(("function", "value"), [("divide", b"[[1,0],{}]"), ("raises", b'[["again"],{}]')])
+@on_a_loop
+async def test_a_task_that_cannot_have_the_pause_it_asks_for_is_dead_lettered(function: str, value: bytes) -> None:
+    worker, runner = FakeWorker(), Runner(app)
+    async with working(runner, worker):
+        task = worker.give(function, value)
+        task.errors.append(InvalidArgument("a year at most"))
+        assert await settled(task) == ("reject", "it cannot wait for its next attempt: a year at most")
+    assert runner.outcomes == {"rejected": 1}
+
+
 @on_a_loop
 async def test_what_was_leased_ahead_and_cannot_begin_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module, "BEGIN_S", 0.01)

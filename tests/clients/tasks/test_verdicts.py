@@ -64,6 +64,12 @@ def test_exceptions_decide_whether_there_is_a_retry(retry: Retry, error: Excepti
     assert after(error, retry).rejects is not again
 
 
+def test_a_reason_may_be_an_exception() -> None:
+    error: Any = ValueError("no seat")
+    assert outcome_of(Reject(error)) == RefusedCall("no seat")
+    assert outcome_of(Again(error, delay=5)) == Deferred(5.0, "no seat")
+
+
 def test_the_death_of_a_process_is_no_exception() -> None:
     assert not judged(Failed("it died"), Retry(only=(OSError,)).rule(), 1, MOST, lambda: 0.0).is_last
 
