@@ -142,9 +142,10 @@ class Runner:
         return [await self._worker(client, queue) for queue in self.queues]
 
     async def _worker(self, client: AsyncClient, queue: TaskQueue) -> SettlingWorker:
-        settings = await configure(client, queue)
-        worker = await client.worker(queue.topic, group=queue.group, prefetch=1, max_processing=ALWAYS)
-        self._attempts_most[worker] = settings["max_attempts"] or sys.maxsize
+        most = (await configure(client, queue))["max_attempts"] or sys.maxsize
+        ahead = min(most - 1, 1)  # as of QueuePace: nothing that a kill would leave dead-lettered and never begun
+        worker = await client.worker(queue.topic, group=queue.group, prefetch=ahead, max_processing=ALWAYS)
+        self._attempts_most[worker] = most
         return worker
 
     async def work(self, workers: Sequence[SettlingWorker]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -55,6 +56,30 @@ def test_a_result_comes_back_with_its_type_and_a_failure_with_its_reason(app, pe
     assert total.job(good.id).result() == {3: b"\xff"}
     with pytest.raises(TaskFailed, match="failed in attempt 1: ValueError: no"):
         bad.result()
+
+
+@pytest.mark.parametrize(("attempts", "held"), [(1, 1), (2, 2)])
+def test_a_worker_holds_no_task_with_one_attempt_that_it_has_not_begun(app, attempts, held):
+    begun, go = threading.Event(), threading.Event()
+
+    @app.task(queue="few", retry=Retry(max_attempts=attempts), name="few")
+    def few() -> bool:
+        begun.set()
+        return go.wait(30)
+
+    async def in_flight() -> int:
+        for _ in range(3):
+            await few.aio.send()
+        runner = Runner(app, concurrency=1)
+        work = asyncio.create_task(runner.run())
+        assert await asyncio.to_thread(begun.wait, 30)
+        found = await (await app.aio.client()).queue("few", "tasks")
+        go.set()
+        runner.stop()
+        await work
+        return found.in_flight
+
+    assert asyncio.run(in_flight()) == held
 
 
 @pytest.mark.parametrize("result", [None, 7])
