@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ...broker.errors import LeaseLost
 from ...storage import forks
 from ...storage.errors import Closed, Error
+from ...transport.message import LIST_MAX
 from ...transport.messages import Answer, Topic
 from ...transport.queue_messages import BY_GROUP, Extended, ExtendLeases, Leased, Verb
 from ..arguments.quantities import Duration, lease_milliseconds
@@ -50,7 +51,10 @@ AWAY_PATIENCE_S = 1.0
 after up to 0.4 s."""
 
 BEAT_AGAIN = 0.1
-"""Share of a lease's time between a refused extension and the next try."""
+"""Share of a lease's time between a refused extension and the next try, or that of leases that one had no room for."""
+
+TOGETHER = LIST_MAX
+"""Leases that one request extends."""
 
 
 class WorkerCore:
@@ -315,7 +319,8 @@ class WorkerCore:
                 for lease in self.held.values()
                 if lease.handed and lease.lease_ms == lease_ms and now < lease.beat_at <= soon
             ]
-            self._say_alive([lease for lease in working if lease.lease_ms == lease_ms], lease_ms, now)
+            alike = [lease for lease in working if lease.lease_ms == lease_ms]
+            self._say_alive(alike[:TOGETHER], lease_ms, now)
         for lease in working:
             lease.beat_at = now + lease.pace_ms * BEAT_AGAIN / 1000
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...broker.errors import LeaseLost
 from ...storage.errors import Error
 from ...transport.failures import error_from
+from ...transport.message import LIST_MAX
 from ...transport.messages import Answer, Failure, Topic
 from ...transport.queue_messages import Refusal, Settle, Settled, SettleTasks
 from ..connection.question import Question, raised
@@ -38,8 +39,8 @@ GATHER_BYTES = 256 << 10
 UNCONFIRMED_MAX = 1 << 16
 """Tasks whose outcomes may be on their way before `ack_nowait` waits."""
 
-RANGES_MAX = 1 << 14
-"""Offsets and results in one Settle, so that a request stays far below what a broker takes."""
+RANGES_MAX = LIST_MAX - GATHER_MAX
+"""Offsets and results that one call adds to a Settle: what a broker takes, with those that were gathered before."""
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
 """Between two tries of what the broker refused for now (its disk is full, for example)."""
