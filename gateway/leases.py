@@ -11,17 +11,19 @@ the others are recalled. Unreadable records are dead-lettered, or released where
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msgspec import structs
 
-from ..clients.connection.question import BatchesQuestion, expect
+from ..clients.connection.question import expect
 from ..clients.errors import TimedOut
-from ..clients.queues.claiming import PART
+from ..clients.queues.claiming import ClaimPlan
+from ..clients.queues.claiming import claim as claim_pages
 from ..storage.errors import Error, InvalidBatch
 from ..transport.messages import Answer
 from ..transport.queue_messages import (
@@ -43,8 +45,6 @@ from ..transport.queue_messages import (
 )
 from .asking import Asked, ask
 from .link import BrokerLink, TopicPlace
-
-M = TypeVar("M", ListPending, Claim)
 
 WAIT_S = 30.0
 """The longest that one request waits at the broker."""
@@ -314,27 +314,22 @@ async def workers(link: BrokerLink, place: TopicPlace, group: str) -> Workers:
     )[0]
 
 
-async def claim(link: BrokerLink, place: TopicPlace, wanted: Claim, most: int) -> AsyncIterator[tuple[Leased, bytes]]:
+async def claim(
+    link: BrokerLink, place: TopicPlace, wanted: Claim, most: int, most_bytes: int = sys.maxsize
+) -> list[tuple[Leased, bytes]]:
     """Lease records of a place that workers have to one of them, `most` at most, unless `wanted` names them.
 
-    Gives an answer after the other, with its batches: where the caller has enough, no further ones are leased. Raises
-    UnknownGroup.
+    Returns the answers, with their batches: none is asked for once these have `most_bytes`. Raises UnknownGroup.
     """
-    connection, named = link.driver.connection, wanted.offsets
-    for offsets in [named[at : at + PART] for at in range(0, len(named), PART)] or [[]]:
-        offset = 0 if offsets else wanted.offset
-        while offset >= 0 and most > 0:
-            asked = structs.replace(wanted, max_records=most, offsets=offsets, offset=offset)
-            question = BatchesQuestion(connection, partial(_numbered, asked))
-            what = f"claiming records of topic {place.topic.name}"
-            answer = await link.driver.run(
-                connection.wait_for(question, Leased, deadline=connection.deadline(), what=what)
-            )
-            yield answer, question.batches
-            offset = answer.next_offset
-            offsets = [each for each in offsets if each >= offset]
-            most -= 0 if named else sum(count for _, count, _ in answer.runs) + len(answer.gone)
+    found: list[tuple[Leased, bytes]] = []
+    named = {place.partition: list(wanted.offsets)} if wanted.offsets else None
+    plan = ClaimPlan(wanted, named, (place.partition, wanted.offset), most, place.partition + 1, most_bytes)
+    steps = claim_pages(
+        link.driver.connection, place.topic.name, plan, lambda answer, payload, _: found.append((answer, payload))
+    )
+    await link.driver.run(steps)
+    return found
 
 
-def _numbered(wanted: M, request: int) -> M:
+def _numbered(wanted: ListPending, request: int) -> ListPending:
     return structs.replace(wanted, request=request)

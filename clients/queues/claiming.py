@@ -8,6 +8,7 @@ Contract: impossible arguments raise InvalidArgument before anything is sent. Mu
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
@@ -38,13 +39,14 @@ NEXT = -1
 
 class ClaimPlan(Struct, frozen=True):
     """The tasks of a claim: offsets by partition, or the leased tasks from a place on and below partition `partitions`,
-    at most `most`, those included that are gone. `asked` has the rest."""
+    at most `most`, those included that are gone, and none once batches of `most_bytes` came. `asked` has the rest."""
 
     asked: Claim
     named: dict[int, list[int]] | None
     begin: tuple[int, int]
     most: int
     partitions: int
+    most_bytes: int = sys.maxsize
 
     def places(self) -> Iterator[tuple[int, list[int], int]]:
         """Partition, offsets that are named, and the offset to begin with, of one request after the other."""
@@ -103,17 +105,18 @@ def claim(
         topic: its name.
         take: gets each answer with its second frame, and when its lease began on the client's clock.
     """
-    left = plan.most
+    left, left_bytes = plan.most, plan.most_bytes
     for number, named, begin in plan.places():
         offsets, offset = named, begin
         while offset >= 0:
-            if left <= 0:
+            if left <= 0 or left_bytes <= 0:
                 return task_id(topic, number, offset)
             asked = structs.replace(plan.asked, partition=number, max_records=left, offsets=offsets, offset=offset)
             question = _ClaimQuestion(connection, asked)
             what = f"claiming tasks of queue {asked.group} of topic {topic}"
             answer = yield from connection.wait_for(question, Leased, deadline=connection.deadline(), what=what)
             take(answer, question.batches, question.began)
+            left_bytes -= len(question.batches)
             offset = answer.next_offset
             offsets = [each for each in offsets if each >= offset]
             if plan.named is None:

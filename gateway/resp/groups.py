@@ -274,15 +274,11 @@ async def _own(link: BrokerLink, terms: LeaseTerms, offset: int, version: int) -
     place, worker = terms.place, terms.worker
     wanted = Claim(0, place.topic.topic, terms.group, worker, place.partition, offset=offset, holder=worker)
     entries: list[bytes] = []
-    size = 0
-    async for answer, payload in claim(link, place, wanted, terms.most):
+    for answer, payload in await claim(link, place, wanted, terms.most, terms.max_bytes):
         for gone in answer.gone:
             id_ = id_text(await append_time_ms(link, place, gone), gone)
             entries.append(array([bulk(id_), encode(NULL_ARRAY, version)]))
         entries += await entries_of(link, terms, answer, payload)
-        size += len(payload)
-        if size >= terms.max_bytes:
-            break
     if not entries:
         await set_worker(link, place, terms.group, worker, known=True)
     return entries

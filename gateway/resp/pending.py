@@ -93,7 +93,7 @@ async def xclaim(session: RespSession, arguments: list[bytes]) -> Any:
         if not offsets:
             return []
         wanted = structs.replace(wanted, offsets=sorted(offsets), **terms)
-        found = [page async for page in claim(link, place, wanted, len(offsets))]
+        found = await claim(link, place, wanted, len(offsets))
         return (await _claimed(link, place, wanted, found, just_ids))[0]
 
     return await _claiming(session, key, name, consumer, idle, run)
@@ -115,12 +115,7 @@ async def xautoclaim(session: RespSession, arguments: list[bytes]) -> Any:
     async def run(link: BrokerLink, place: TopicPlace, wanted: Claim) -> Any:
         terms = {"attempt": 0, "max_bytes": 0} if just_ids else {}
         offset = max(await _offset(link, place, lowest), 0)
-        found, size = list[tuple[Leased, bytes]](), 0
-        async for page in claim(link, place, structs.replace(wanted, offset=offset, **terms), count):
-            found.append(page)
-            size += len(page[1])
-            if size >= REPLY_BYTES:
-                break
+        found = await claim(link, place, structs.replace(wanted, offset=offset, **terms), count, REPLY_BYTES)
         entries, gone = await _claimed(link, place, wanted, found, just_ids)
         following = found[-1][0].next_offset if found else -1
         return [b"0-0" if following < 0 else await id_of(link, place, following), entries, gone]
