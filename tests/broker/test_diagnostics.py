@@ -68,6 +68,17 @@ def test_a_full_disk_ends_nothing() -> None:
         os.close(full)
 
 
+def unread(program: str) -> tuple[str, list[str]]:
+    """What a program that nobody reads could say until it printed that it is alive, and the lines behind that."""
+    command = [sys.executable, "-P", "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"alive\n"
+        seen = os.read(process.stderr.fileno(), 1 << 20).decode()
+        return seen, process.communicate(b"\n", timeout=60)[1].decode().splitlines()
+
+
 SAYS_MUCH = (
     "import sys; from penstock.broker.diagnostics import say; "
     "[say(f'line {number} ' + 'x' * 100) for number in range(2000)]; say('y' * 9000); "
@@ -76,14 +87,9 @@ SAYS_MUCH = (
 
 
 def test_a_reader_that_does_not_read_holds_nothing_up_and_is_told_how_much_it_missed() -> None:
-    command = [sys.executable, "-P", "-c", SAYS_MUCH]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == b"alive\n"
-        seen = os.read(process.stderr.fileno(), 1 << 20).decode().splitlines()
-        assert seen == [f"penstock: line {number} {'x' * 100}" for number in range(len(seen))]
-        last = process.communicate(b"\n", timeout=60)[1].decode().splitlines()
+    said, last = unread(SAYS_MUCH)
+    seen = said.splitlines()
+    assert seen == [f"penstock: line {number} {'x' * 100}" for number in range(len(seen))]
     missed = 2001 - len(seen)
     assert last == [f"penstock: lines that nothing read here and that are left out: {missed}", "penstock: read again"]
 
@@ -95,14 +101,8 @@ SAYS_A_LOT_AT_ONCE = (
 
 
 def test_a_line_that_is_cut_has_an_end_before_the_next_one() -> None:
-    command = [sys.executable, "-P", "-c", SAYS_A_LOT_AT_ONCE]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == b"alive\n"
-        seen = os.read(process.stderr.fileno(), 1 << 20).decode()
-        assert seen == "penstock: " + "y" * (len(seen) - 10)
-        last = process.communicate(b"\n", timeout=60)[1].decode().splitlines()
+    seen, last = unread(SAYS_A_LOT_AT_ONCE)
+    assert seen == "penstock: " + "y" * (len(seen) - 10)
     assert last == ["", "penstock: lines that nothing read here and that are left out: 1", "penstock: read again"]
 
 
