@@ -69,7 +69,7 @@ def test_a_full_disk_ends_nothing() -> None:
 
 
 def unread(program: str) -> tuple[str, list[str]]:
-    """What a program that nobody reads could say until it printed that it is alive, and the lines behind that."""
+    """What a program wrote to a standard error that nothing reads until it was alive, and the lines behind that."""
     command = [sys.executable, "-P", "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
