@@ -9,6 +9,7 @@ Contract: an `Idempotency-Key` makes a repeated request answer with the task of 
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 import msgspec
@@ -22,7 +23,7 @@ from ...clients.queues.task_ids import parse_task_id, task_id
 from ...transport.queue_messages import FOREVER_US
 from ..sending import Outgoing, append_few
 from ..task_leases import LeasedRecord, SettleTerms, extend_task, lease, settle_task
-from .operation import JSON, Handler, HttpCall, HttpOperation
+from .operation import JSON, ClientLeft, Handler, HttpCall, HttpOperation
 from .task_shapes import (
     GROUP,
     AckBody,
@@ -72,12 +73,20 @@ async def enqueue(call: HttpCall) -> TaskPlace:
 async def lease_tasks(call: HttpCall) -> LeasedTasks:
     wanted: LeaseRequestBody = call.body
     call.may_work(wanted.queue, wanted.group)
-    found = await call.wait(
+    leasing = asyncio.ensure_future(
         lease(
             call.link, wanted.queue, wanted.group, wanted.worker, most=wanted.max_tasks, lease_s=wanted.lease_s,
             wait_s=wanted.timeout_ms / 1000, check=lambda: call.may_work(wanted.queue, wanted.group),
         )
     )  # fmt: skip
+    try:
+        found = await call.wait(leasing)
+    except ClientLeft:
+        late = leasing.result() if leasing.done() else ()  # both in one turn of the loop
+        if late:
+            ids = [each.id(wanted.queue) for each in late]
+            await call.link.client.settle(wanted.queue, wanted.group, ids, "release")
+        raise
     return LeasedTasks([_leased(wanted.queue, each) for each in found or ()])
 
 

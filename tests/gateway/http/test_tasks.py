@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
+from penstock.broker.rights import ANYONE
 from penstock.clients.barriers.descriptions import Callback, GroupTask
+from penstock.gateway.http import tasks
+from penstock.gateway.http.operation import ClientLeft, HttpCall
+from penstock.gateway.http.task_shapes import LeaseRequestBody
 
 from .test_refusals import refused
 
@@ -154,6 +161,31 @@ def test_what_came_for_a_client_that_left_is_given_to_the_next(http, key, native
         client.post("/tasks/lease", json={"queue": key, "timeout_ms": 60_000})
     enqueue(http, key)
     assert lease(http, key, timeout_ms=20_000)[0]["attempt"] == 1
+
+
+def test_what_came_as_the_client_left_is_released(monkeypatch):
+    """Both are noticed in one turn of the loop."""
+    settled: list[tuple[object, ...]] = []
+
+    async def leased(*_: object, **__: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(id=lambda queue: f"{queue}-0-7")]
+
+    async def settle(*given: object) -> None:
+        settled.append(given)
+
+    async def leaves() -> None: ...
+
+    async def run() -> None:
+        link = SimpleNamespace(client=SimpleNamespace(settle=settle))
+        door: Any = SimpleNamespace(users=None, link=link, ending=asyncio.get_running_loop().create_future())
+        call = HttpCall(door, ANYONE, {}, {}, leaves)
+        call.body = LeaseRequestBody("q")
+        with pytest.raises(ClientLeft):
+            await tasks.lease_tasks(call)
+
+    monkeypatch.setattr(tasks, "lease", leased)
+    asyncio.run(run())
+    assert settled == [("q", "tasks", ["q-0-7"], "release")]
 
 
 def test_a_status_waits_until_a_task_is_final(http, key):
