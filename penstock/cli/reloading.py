@@ -11,7 +11,7 @@ from typing import Any
 
 from ..config import LIVE, Config, InvalidConfig, Loaded
 from .output import Output
-from .standard_streams import unread_is_fine
+from .standard_streams import tell
 
 
 class Reloading:
@@ -41,8 +41,8 @@ class Reloading:
 
     def _tell(self, live: dict[str, Any], later: list[str], sentence: str) -> None:
         if self._output.as_json:
-            with unread_is_fine():
-                self._output.json({"event": "reloaded", "changed": live, "at_next_start": later, "message": sentence})
+            event = {"event": "reloaded", "changed": live, "at_next_start": later, "message": sentence}
+            tell(lambda: self._output.json(event))
         self._say(sentence)
 
 

@@ -26,7 +26,7 @@ from ..transport.url import DOOR_SCHEMES, parse
 from .options import hand_down_key, with_config
 from .output import Output
 from .reloading import Reloading
-from .standard_streams import unread_is_fine
+from .standard_streams import tell
 
 if TYPE_CHECKING:
     from ..broker.cluster_config import ClusterConfig
@@ -132,17 +132,17 @@ def command(
 
     if parent is not None and not die_with_parent(parent):
         raise click.UsageError(f"--parent {parent} is not the process that started this one")
-    said: list[dict[str, Any]] = []
+    greeted = False
 
     def on_event(event: dict[str, Any]) -> None:
-        with unread_is_fine():
-            if as_json:
-                output.json(event)
-            elif event["event"] == "role":
-                output.fields([("role", f"{event['role']} in term {event['term']}")])
-            elif not said:
-                _greet(output, event)
-        said.append(event)
+        nonlocal greeted
+        if as_json:
+            tell(partial(output.json, event))
+        elif event["event"] == "role":
+            tell(partial(output.fields, [("role", f"{event['role']} in term {event['term']}")]))
+        elif not greeted:
+            tell(partial(_greet, output, event))
+        greeted = True
 
     hand_down_key(loaded.config)
     config = serve_config(loaded.config)

@@ -1,16 +1,19 @@
 """Standard streams that are closed, or whose reader has left.
 
 Contract: writing to standard output whose reader has left raises BrokenPipeError, which ends a command (`app.py`)
-unless printing is not its work. Standard error without a reader never ends a command.
+unless printing is not its work. Standard error without a reader never ends a command. A service waits for no reader.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, TextIO
+
+STANDARD_OUTPUT = 1
+"""Its descriptor."""
 
 
 def open_closed() -> None:
@@ -48,6 +51,18 @@ def unread_is_fine() -> Iterator[None]:
         from ..broker.diagnostics import say
 
         say(f"standard output cannot be written: {(error.strerror or str(error)).lower()}")
+
+
+def tell(write: Callable[[], object]) -> None:
+    """For services: write to standard output, unless its pipe is full since nothing reads it. The log says so then."""
+    from ..broker.diagnostics import say
+    from ..broker.pipes import PATIENCE_S, has_room
+
+    with unread_is_fine():
+        if has_room(STANDARD_OUTPUT, PATIENCE_S):
+            write()
+        else:
+            say("standard output is not read: an event is left out there")
 
 
 def drop(stream: TextIO) -> None:

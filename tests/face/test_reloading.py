@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -75,6 +77,50 @@ def test_a_broker_goes_on_whose_output_is_read_or_stored_no_more(tmp_path: Path)
         for process in (unread.process, full):
             process.kill()
             process.wait()
+
+
+def test_a_broker_goes_on_whose_output_is_not_read(tmp_path: Path) -> None:
+    """It did not even end when it was told to."""
+    path = tmp_path / "config.toml"
+    path.write_text("")
+    served = serve(tmp_path / "data", str(tmp_path), "--config", str(path))
+    assert served.process.stdout is not None
+    assert served.process.stderr is not None
+    fcntl.fcntl(served.process.stdout.fileno(), fcntl.F_SETPIPE_SZ, 8192)
+    left_out = 0
+    try:
+        while left_out < 3:
+            served.process.send_signal(signal.SIGHUP)
+            while b"the configuration was read again" not in (line := served.process.stderr.readline()):
+                assert line, "it ended"
+                left_out += b"standard output is not read" in line
+        lines = os.read(served.process.stdout.fileno(), 1 << 20).splitlines()
+        assert {json.loads(line)["event"] for line in lines} == {"reloaded"}
+    finally:
+        assert served.stop() == 0
+
+
+def test_people_are_greeted_once_and_told_of_each_role(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = {"event": "ready", "listen": ["unix:///b"], "advertise": ["unix:///b"], "data": "/d"}
+
+    class Twice:
+        def __init__(self, config: object) -> None: ...
+
+        def run(self, on_event: Callable[[dict[str, Any]], None], reload: object) -> int:
+            for event in ({"pids": {"broker": 7}}, {"pids": {"broker": 8}}):
+                on_event(ready | event)
+            on_event({"event": "role", "role": "leader", "term": 2})
+            return 0
+
+    monkeypatch.setattr("penstock.broker.Supervisor", Twice)
+    monkeypatch.setattr("penstock.broker.diagnostics.begin", lambda part, options: None)
+    lines = cli("serve", "--data", str(tmp_path / "d"), "--listen", f"unix://{tmp_path}/b.sock").text.splitlines()
+    told = [" ".join(line.split()) for line in lines]
+    assert told == [
+        "listening on unix:///b", "data in /d", "broker pid 7, ^C ends it", "role leader in term 2"
+    ]  # fmt: skip
 
 
 def test_a_key_is_compared_as_it_is_written(tmp_path: Path) -> None:
