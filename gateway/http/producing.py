@@ -53,7 +53,7 @@ async def produce(call: HttpCall) -> MessagePlaces:
     """Append what the body holds."""
     name = call.path["queue"]
     call.may("write", name)
-    if call.content_type in (LINES, TEXT) and call.body.count(b"\n") > MANY:
+    if call.content_type in (LINES, TEXT) and call.body.removesuffix(b"\n").count(b"\n") >= MANY:
         raise Refusal(413, "too_many_messages", f"a request has at most {MANY} messages: send them in parts")
     if call.content_type in (TEXT, BYTES):
         placed = await _append_bytes(call, name)

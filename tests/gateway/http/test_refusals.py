@@ -178,8 +178,10 @@ def test_each_request_gives_back_what_it_held():
 def test_too_many_messages_are_refused_before_they_are_taken(http, key):
     path = f"/api/v1/queues/{key}/messages"
     for kind in ("text/plain", "application/x-ndjson"):
-        answer = http.post(path, content=b"\n" * 100_001, headers={"content-type": kind})
-        refused(answer, 413, "too_many_messages")
+        for content in (b"\n" * 100_001, b"\n" * 100_000 + b"the last"):
+            refused(http.post(path, content=content, headers={"content-type": kind}), 413, "too_many_messages")
+    answer = http.post(path, content=b"\n" * 100_000, headers={"content-type": "application/x-ndjson"})
+    refused(answer, 400, "invalid_request")
     listed = b"[" + b'{"value":""},' * 100_000 + b'{"value":""}]'
     refused(http.post(path, content=listed, headers=JSON_BODY), 400, "invalid_request")
     assert http.get(f"/api/v1/queues/{key}").status_code == 404
