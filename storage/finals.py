@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-from .errors import Corrupt, NewerFormat
+from .errors import Corrupt, NewerFormat, is_damage
 from .layout import SEQ_BITS, SEQ_LIMIT
 
 if TYPE_CHECKING:
@@ -173,11 +173,22 @@ class FinalFiles:
         self._chunks: dict[str, dict[int, int]] = {}  # the sizes of their files, by first offset
 
     def covered(self, group: str) -> int:
-        """Words of batches up to this seq are all there; EVERYTHING where this boot wrote them. Raises NewerFormat."""
+        """Words of batches up to this seq are all there; EVERYTHING where this boot wrote them. Raises NewerFormat.
+
+        Without a header, or with a file that the disk cannot read, all of them are removed: they are written anew, and
+        over a bad sector that would fail.
+        """
         try:
-            header = decode_header(self._files.read(self._path(group)))
-        except FileNotFoundError:
+            return self._covered(group)
+        except OSError as error:
+            if not is_damage(error):
+                raise
+            if self._names(group) or not isinstance(error, FileNotFoundError):
+                self.drop(group)
             return 0
+
+    def _covered(self, group: str) -> int:
+        header = decode_header(self._files.read(self._path(group)))
         known = self._sizes(group)
         if header is None or header.log_id != self._log_id or header.chunks != digest(known):
             return 0
@@ -199,6 +210,7 @@ class FinalFiles:
         Raises OSError, StorageFull.
         """
         if group not in self._stands:
+            self.covered(group)  # which removes what cannot be read
             self.stand(group, 0)
         by_chunk: dict[int, list[tuple[int, memoryview]]] = {}
         for first, words in rows:

@@ -28,6 +28,7 @@ from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.repair import repair
 from penstock.storage.verify import verify
+from support.bad_sectors import BadSectors
 from support.files import RecordingFiles
 
 LOG, BOOT, LATER = b"l" * 16, b"b" * 16, b"c" * 16
@@ -173,6 +174,46 @@ def test_a_file_of_words_that_became_zeros_is_not_believed(first: int) -> None:
     again.stand("g", 0)
     again.write("g", [(first, words(1))])
     assert (kept(files).covered("g"), kept(files).read("g", first)) == (EVERYTHING, RESULT)
+
+
+@pytest.mark.parametrize("dashes", [1, 2])
+def test_files_that_the_disk_cannot_read_are_written_anew_elsewhere(dashes: int) -> None:
+    """`dashes`: in the name of the header, or of a file of words."""
+    files = BadSectors()
+    finals = kept(files)
+    finals.write("g", [(0, words(1)), (CHUNK, words(1))])
+    finals.settle("g", 7)
+    name = next(name for name in files.listdir("/log") if name.count("-") == dashes)
+    files.bad.add((f"/log/{name}", 0))
+    again = kept(files)
+    assert again.covered("g") == 0
+    assert files.refused
+    assert files.listdir("/log") == []
+    again.stand("g", 0)
+    again.write("g", [(0, words(1))])
+    assert again.read("g", 0) == RESULT
+    assert kept(files).covered("g") == EVERYTHING
+
+
+def test_a_header_that_the_disk_cannot_read_goes_though_no_words_stand_beside_it() -> None:
+    files = BadSectors()
+    kept(files).stand("g", 0)
+    (name,) = files.listdir("/log")
+    files.bad.add((f"/log/{name}", 0))
+    assert kept(files).covered("g") == 0
+    assert files.listdir("/log") == []
+
+
+def test_files_that_cannot_be_read_for_now_stay() -> None:
+    files = RecordingFiles()
+    kept(files).write("g", [(0, words(1))])
+    files.fail("open", 2, errno.EACCES)
+    with pytest.raises(OSError, match="EACCES"):
+        kept(files).covered("g")
+    files.heal()
+    again = kept(files)
+    assert again.covered("g") == EVERYTHING
+    assert again.read("g", 0) == RESULT
 
 
 def test_a_log_with_lost_finals_is_whole_and_not_clean() -> None:

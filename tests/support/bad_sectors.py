@@ -23,6 +23,11 @@ class BadSectors(MemoryFiles):
         self.bad: set[tuple[str, int]] = set()
         self.refused = 0
 
+    def unlink(self, path: str) -> None:
+        """A file that is made under this name later has other pages."""
+        super().unlink(path)
+        self.bad = {each for each in self.bad if each[0] != path}
+
     def open(self, path: str, *, write: bool = False) -> File:
         file = BadFile(path, self._content(path))
         file.files = self

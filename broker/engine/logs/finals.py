@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....storage.batch import Kind
-from ....storage.errors import Corrupt, InvalidBatch, StorageError
+from ....storage.errors import Corrupt, InvalidBatch, StorageError, is_damage
 from ....storage.finals import EVERYTHING, Final, FinalFiles, word
 from ...errors import Unavailable
 from ..tables import effects as fx
@@ -92,7 +92,9 @@ class Finals:
             )
         try:
             return self._files.read(group, offset)
-        except Corrupt as error:
+        except (Corrupt, OSError) as error:
+            if not is_damage(error):
+                raise
             self._failed[group] = str(error)
             self._distrust(group)
             return self.look(group, offset)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from penstock.broker.engine.logs.finals import in_rows
 from penstock.broker.engine.logs.partition import Partition
@@ -9,6 +11,7 @@ from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.queues.settings import QueueSettings
 from penstock.broker.errors import Unavailable
 from penstock.storage.finals import CHUNK, Final, Outcome, final_of
+from support.bad_sectors import BadSectors
 from support.engine import MemoryStore, Rig
 from support.files import RecordingFiles
 
@@ -136,6 +139,32 @@ def test_words_that_go_while_they_are_needed_are_missed_aloud() -> None:
             partition(rig).finals.look("g", 1)
     rig.node._upkeep.snapshot(partition(rig).history)
     rig.restart()
+    assert looked(rig) == ends
+
+
+@pytest.mark.parametrize("dashes", [1, 2])
+def test_files_that_the_disk_cannot_read_are_missed_aloud_and_written_again_at_the_start(dashes: int) -> None:
+    """`dashes`: in the name of the header, which look-ups do without, or of a file of words."""
+    files = BadSectors()
+    rig, ends = started(MemoryStore(files))
+    (path,) = [path for path in files.contents if "finals" in path and path.rpartition("/")[2].count("-") == dashes]
+    files.bad.add((path, 0))
+    if dashes == 2:
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=r"Input/output error.*start the broker again"):
+                partition(rig).finals.look("g", 1)
+    rig.restart(clean=False)
+    assert files.refused
+    assert looked(rig) == ends
+
+
+def test_a_look_up_that_cannot_read_for_now_is_asked_again() -> None:
+    files = RecordingFiles()
+    rig, ends = started(MemoryStore(files))
+    files.fail("open", 1, errno.EACCES)
+    with pytest.raises(OSError, match="EACCES"):
+        partition(rig).finals.look("g", 1)
+    files.heal()
     assert looked(rig) == ends
 
 
