@@ -275,6 +275,12 @@ def previous_board(files: Files, data: str) -> Board | None:
         return None
 
 
+def is_board_unread(files: Files, data: str) -> bool:
+    """Whether it was written down where the board is, and that cannot be read any more. Raises OSError."""
+    path = f"{data}/{layout.BOARD}"
+    return files.exists(path) and not _noted(files, path)
+
+
 def _owner_of_file(path: str) -> int:
     try:
         return os.stat(path).st_uid

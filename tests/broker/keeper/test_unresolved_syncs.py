@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,49 @@ def test_doubts_that_cannot_be_read_are_about_every_log_until_it_is_open(
     doubts.save()
     again = UnresolvedSyncs(Files(), str(tmp_path))
     assert (again.about(b"\x01" * 16), again.about(b"\x02" * 16)) == (None, Doubt("02" * 16, False))
+
+
+def test_doubts_about_every_log_outlast_a_start_that_is_cut_short(tmp_path: Path):
+    (tmp_path / "doubts").write_bytes(b"[")
+    UnresolvedSyncs(Files(), str(tmp_path))
+    assert UnresolvedSyncs(Files(), str(tmp_path)).about(b"\x01" * 16) == Doubt("01" * 16, False)
+
+
+class Unread(Files):
+    """A disk that does not hand out one file of a data directory."""
+
+    def __init__(self, name: str, code: int = errno.EIO) -> None:
+        self.name = name
+        self.code = code
+
+    def read(self, path: str) -> bytes:
+        if path.endswith(f"/{self.name}"):
+            raise OSError(self.code, os.strerror(self.code), path)
+        return super().read(path)
+
+
+@pytest.mark.parametrize("name", ["board", "doubts"])
+def test_what_the_disk_cannot_read_of_the_last_broker_puts_every_log_in_doubt(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+):
+    (tmp_path / "board").write_text("/penstock-of-nothing")
+    (tmp_path / "doubts").write_text("[]")
+    assert UnresolvedSyncs(Files(), str(tmp_path)).about(b"\x01" * 16) is None, "that board is gone"
+    (tmp_path / "doubts").write_text("[]")
+    doubts = UnresolvedSyncs(Unread(name), str(tmp_path))
+    assert f"{tmp_path}/{name} cannot be read, so every log is in doubt" in caplog.text
+    assert doubts
+    assert doubts.about(b"\x01" * 16) == Doubt("01" * 16, False)
+    doubts.settled(b"\x01" * 16)
+    assert UnresolvedSyncs(Files(), str(tmp_path)).about(b"\x02" * 16), "until a start has gone well"
+    doubts.save()
+    assert not UnresolvedSyncs(Files(), str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["board", "doubts"])
+def test_a_process_that_may_not_look_does_not_start(tmp_path: Path, name: str):
+    for each in ("board", "doubts"):
+        (tmp_path / each).write_text("[]")
+    with pytest.raises(OSError, match=os.strerror(errno.EACCES)):
+        UnresolvedSyncs(Unread(name, errno.EACCES), str(tmp_path))
+    assert (tmp_path / "doubts").exists()
