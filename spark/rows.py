@@ -28,7 +28,7 @@ MOST_ROWS = 1 << 16
 """Of an Arrow batch: less costs Spark more for each, more keeps its caches cold."""
 
 MOST_BYTES = 16 << 20
-"""Of an Arrow batch, about; one row always comes."""
+"""Of an Arrow batch, about, as Spark gets it; one row always comes."""
 
 EVENT_TIME = 0
 APPEND_TIME = 1
@@ -76,7 +76,7 @@ class Rows:
         count = min(end - batch.base_offset, batch.record_count) - first
         if count <= 0:
             return
-        part_bytes = batch.batch_bytes * count // batch.record_count
+        part_bytes = _raw_bytes(batch) * count // batch.record_count
         if count >= LEAST_ROWS or part_bytes >= MOST_BYTES:
             yield from self.rest()
             yield from self._slices(RowSlice(batch, first, count), part_bytes)
@@ -111,6 +111,11 @@ class Rows:
             if constant is not None:
                 columns[place] = constant(rows)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _raw_bytes(batch: Batch) -> int:
+    """Bytes of its columns once they are inflated: what is stored of them may be a thousandth."""
+    return sum(column.raw_bytes for column in batch.directory())
 
 
 def _values(parts: list[RowSlice]) -> pa.Array:

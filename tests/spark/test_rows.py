@@ -147,12 +147,13 @@ def test_order_is_kept_where_a_large_batch_follows_small_ones():
     assert offsets == list(range(LEAST_ROWS + 5))
 
 
-def test_large_values_make_short_batches():
+@pytest.mark.parametrize("codec", [0, 1, 2])
+def test_large_values_make_short_batches_however_few_bytes_store_them(codec):
     values = [bytes(MOST_BYTES // 4)] * 10
-    sizes = [out.num_rows for out in made([batch(0, values)])]
+    sizes = [out.num_rows for out in made([batch(0, values, codec=codec)])]
     assert sum(sizes) == 10
     assert max(sizes) <= 4
-    gathered = made([batch(number, [bytes(MOST_BYTES // 4)]) for number in range(10)])
+    gathered = made(batch(number, values[:1], codec=codec) for number in range(10))
     assert sum(out.num_rows for out in gathered) == 10
     assert max(out.num_rows for out in gathered) <= 5
 
