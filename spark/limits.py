@@ -22,6 +22,9 @@ EVERYTHING = 1 << 62
 ROOM = 2
 """How many times its share of records a partition is measured for its share of bytes: they differ in size."""
 
+MeasuredSpan = tuple[int, int, int]
+"""A partition, the first offset and the end."""
+
 
 class Limits:
     """See the module."""
@@ -74,14 +77,27 @@ class Limits:
             waiting = [place for place in own if ends[place] > begins[place].offset]
             if waiting:
                 wanted = [(place.partition, begins[place].offset, ends[place]) for place in waiting]
-                pieces = self._client().measure(topic.name, wanted, EVERYTHING, id=topic.id)
+                pieces = self._measured(topic, wanted, EVERYTHING)
                 found |= {place: sum(size for _, size in of) for place, of in zip(waiting, pieces, strict=True)}
         return found
 
-    def _full(self, topic: PlannedTopic, span: tuple[int, int, int], most: int) -> int:
+    def _full(self, topic: PlannedTopic, span: MeasuredSpan, most: int) -> int:
         """The end of the first piece of `most` bytes."""
-        ((piece, *_),) = self._client().measure(topic.name, [span], most, id=topic.id)
-        return piece[0]
+        (pieces,) = self._measured(topic, [span], most)
+        return pieces[0][0] if pieces else span[2]
+
+    def _measured(self, topic: PlannedTopic, spans: Sequence[MeasuredSpan], most: int) -> list[list[tuple[int, int]]]:
+        """The pieces of spans; none of what went or was damaged meanwhile: planning or reading it says what is lost."""
+        try:
+            return self._client().measure(topic.name, spans, most, id=topic.id)
+        except UnknownTopic:
+            return [[] for _ in spans]
+        except (OutOfBounds, Corrupt) as error:
+            if len(spans) > 1:
+                return [pieces for span in spans for pieces in self._measured(topic, [span], most)]
+            ((partition, begin, end),) = spans
+            left = (partition, error.offset, end)
+            return self._measured(topic, [left], most) if begin < error.offset < end else [[]]
 
     def position(self, topics: Sequence[PlannedTopic], place: PartitionKey, begin: Position, offset: int) -> Position:
         """An offset inside a partition, with the term of the record before it: between two equal ones it is theirs."""

@@ -159,3 +159,40 @@ def test_records_that_retention_took_are_data_loss(stream, penstock_broker, capl
         with pytest.raises(DataLoss, match="records 0 to 1 of t-0 are gone"):
             run().plan(NEW, start)
         assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.parametrize("what", ["records", "topic"])
+def test_what_goes_while_a_query_reads_what_was_there_by_its_bytes(penstock_broker, what):
+    """Where it ends was decided at its start; what it has yet to measure may be gone by then."""
+    with penstock_broker.connect() as client:
+        client.create_topic("t", partitions=2, retention_s=3600, segment_bytes="64KB")
+        for partition in (0, 1):
+            fill(client, 40, partition, value=bytes(8192))
+
+        def run(**options: object) -> MicroBatches:
+            how = {"subscribe": ("t",), "starting_offsets": "earliest", "max_bytes": 100_000, **options}
+            found = MicroBatches(SourceOptions(**how), lambda: client)  # pyright: ignore
+            found.pin()
+            return found
+
+        strict, lossy = run(), run(fail_on_data_loss=False)
+        start = kept(lossy.next(NEW, limited=True))
+        begun = [position.offset for _, position in start.places()]
+        if what == "topic":
+            client.delete_topic("t")
+        else:
+            penstock_broker.advance(2 * 3600)
+            fill(client, 2)
+            penstock_broker.advance(600)
+        with pytest.raises(DataLoss, match=r"records \d+ to \d+ of t-0 are gone"):
+            strict.plan(start, kept(strict.next(start, limited=True)))
+        spans = []
+        while (end := lossy.next(start, limited=True)) is not start:
+            spans += lossy.plan(start, kept(end))
+            start = kept(end)
+        there = [] if what == "topic" else client.topic("t").partitions
+        assert what == "topic" or begun[0] < there[0].first < 40
+        found = [(span.place.partition, offset) for span in spans for offset in range(span.begin.offset, span.end)]
+        assert sorted(found) == [
+            (each.partition, offset) for each in there for offset in range(max(each.first, begun[each.partition]), 40)
+        ]
