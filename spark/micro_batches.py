@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 
 from ..broker.errors import UnknownTopic
 from ..clients import Client
+from ..clients.descriptions import End
 from ..storage.errors import OutOfBounds
 from .limits import Limits
 from .losses import settle
-from .offsets import PartitionKey, Position, Positions, SourceOffsets
+from .offsets import UNKNOWN_TERM, PartitionKey, Position, Positions, SourceOffsets
 from .planning import PlannedSpan, PlannedTopic, QueryStart, beginning, divide, end_of, offsets, spans, together
 from .source_options import LATEST, SourceOptions
 from .starting import by_topic, latest, starting
@@ -122,7 +123,7 @@ class MicroBatches:
     def _decided(self, topics: Sequence[PlannedTopic], begin: QueryStart, limited: bool) -> SourceOffsets:
         self._decided_at = self._clock()
         ends = end_of(topics)
-        found = {place: latest(end) for place, end in ends.items()}
+        found = {place: _reached(begin.positions[place], end) for place, end in ends.items()}
         if limited:
             cut = self._limits.ends(topics, begin.positions)
             found |= {
@@ -158,3 +159,9 @@ class MicroBatches:
             self._client().commit_group(name, self._options.cursor, wanted, id=id_)
         except (UnknownTopic, OutOfBounds):
             return  # the topic, or its tail, is gone: planning the next micro-batch reports it
+
+
+def _reached(begin: Position, end: End) -> Position:
+    """The end of a partition. Where nothing is read up to there its term stays the one that was read: if it differs
+    from the present one, others were written in place of lost records, and what reads on from here notices."""
+    return begin if begin.offset == end.end and begin.term != UNKNOWN_TERM else latest(end)

@@ -13,7 +13,7 @@ from penstock.broker.errors import UnknownTopic
 from penstock.clients import Client
 from penstock.spark.errors import DataLoss, InvalidOption
 from penstock.spark.micro_batches import IDLE_WAIT_S, MicroBatches
-from penstock.spark.offsets import NEW
+from penstock.spark.offsets import NEW, Position, Positions, SourceOffsets
 from penstock.spark.source_options import SourceOptions
 from support.micro_batches import client, ends, fill, kept, read, stream
 
@@ -361,6 +361,23 @@ def test_positions_carry_the_term_of_the_record_before(tmp_path: Path):
         assert low == 0
         assert 0 < first < high
         assert [position.term for position in terms] == [first, first, high, high]
+
+
+def test_a_position_keeps_the_term_that_was_read_while_nothing_is_read_behind_it(client, stream):
+    """As many records as a power cut took were written in their place: only their term tells, and only to who asks."""
+    client.create_topic("t", partitions=2)
+    for partition in (0, 1):
+        fill(client, 3, partition)
+    run = stream()
+    known = run.next(NEW, limited=False).topics["t"]
+    term = known.partitions[0].term
+    start = SourceOffsets({"t": Positions(known.id, {0: Position(3, term + 7), 1: Position(3)})})
+    client.alter_topic("t", partitions=3)
+    following = kept(run.next(start, limited=False))
+    assert following.topics["t"].partitions == {0: Position(3, term + 7), 1: Position(3, term), 2: Position(0, 0)}
+    fill(client, 1)
+    (span,) = run.plan(following, kept(run.next(following, limited=False)))
+    assert (span.begin, span.end) == (Position(3, term + 7), 4)
 
 
 def test_the_newest_offsets_are_those_seen_last(client, stream):
