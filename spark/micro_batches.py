@@ -93,9 +93,13 @@ class MicroBatches:
         return begin
 
     def _first(self, topics: Sequence[PlannedTopic]) -> QueryStart:
-        """The start of a new query: at its cursor, if it has one."""
-        begin = self._settled(starting(self._options, LATEST, topics, self._subscription.times), topics)
-        if self._options.cursor:
+        """The start of a new query: at its cursor, if it has one, wherever options would have it begin."""
+        cursor = self._options.cursor
+        if cursor and all(min(topic.ends) in self._client().committed(topic.name, cursor) for topic in topics):
+            begin = QueryStart({place: Position(end.first) for place, end in end_of(topics).items()}, set(), [])
+        else:
+            begin = self._settled(starting(self._options, LATEST, topics, self._subscription.times), topics)
+        if cursor:
             begin = self._settled(SourceOffsets({topic.name: self._begun(topic, begin) for topic in topics}), topics)
         return begin._replace(moved=set(begin.positions))
 

@@ -11,7 +11,7 @@ import penstock
 import pytest
 from penstock.broker.errors import UnknownTopic
 from penstock.clients import Client
-from penstock.spark.errors import DataLoss, InvalidOption
+from penstock.spark.errors import DataLoss, InvalidOffsets, InvalidOption
 from penstock.spark.micro_batches import IDLE_WAIT_S, MicroBatches
 from penstock.spark.offsets import NEW, Position, Positions, SourceOffsets
 from penstock.spark.source_options import SourceOptions
@@ -312,6 +312,26 @@ def test_a_new_query_begins_where_the_cursor_stands(client, stream):
     first.commit(end)
     other = stream(cursor="report")  # another checkpoint
     assert read(other.plan(NEW, kept(other.next(NEW, limited=False)))) == {"t-0": (2, 5)}
+
+
+@pytest.mark.parametrize("begin", [{"starting_offsets": {"t": {0: 99}}}, {"starting_timestamp": 4_000_000_000_000}])
+def test_where_a_cursor_stands_it_does_not_matter_where_options_would_begin(client, stream, begin):
+    client.create_topic("t")
+    fill(client, 5)
+    with pytest.raises(InvalidOffsets):
+        stream(cursor="report", **begin).next(NEW, limited=False)
+    client.commit_group("t", "report", {0: 2})
+    run = stream(cursor="report", **begin)
+    assert read(run.plan(NEW, kept(run.next(NEW, limited=False)))) == {"t-0": (2, 5)}
+
+
+def test_where_only_one_topic_has_a_cursor_the_other_begins_where_options_say(client, stream):
+    for topic in ("t", "u"):
+        client.create_topic(topic)
+        fill(client, 5, topic=topic)
+    client.commit_group("t", "report", {0: 2})
+    run = stream(subscribe=("t", "u"), cursor="report", starting_offsets="latest")
+    assert read(run.plan(NEW, kept(run.next(NEW, limited=False)))) == {"t-0": (2, 5)}
 
 
 def test_the_first_micro_batch_is_repeated_from_the_cursor(client, stream):
