@@ -36,12 +36,17 @@ class MicroBatches:
     """See the module. One of a query's run, in the process that plans it."""
 
     def __init__(
-        self, options: SourceOptions, client: Callable[[], Client], clock: Callable[[], float] = time.monotonic
+        self,
+        options: SourceOptions,
+        client: Callable[[], Client],
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options = options
         self._client = client
         self._clock = clock
-        self._subscription = Subscription(options, client, clock)
+        self._pause = pause
+        self._subscription = Subscription(options, client, clock, pause)
         self._limits = Limits(options, client)
         self._seen: list[PlannedTopic] | None = None  # when the broker was asked last
         self._pinned: list[PlannedTopic] | None = None  # where a query ends that reads what is there
@@ -70,7 +75,7 @@ class MicroBatches:
             left = until - self._clock()
             if left <= 0 or self._pinned is not None:
                 return start
-            topics = self._look(left)
+            topics = self._awaited(left)
             begin = self._going_on(start, topics)
         settle(begin.losses, self._options.fail_on_data_loss)
         return self._decided(topics, begin, limited)
@@ -84,6 +89,14 @@ class MicroBatches:
     def _look(self, wait_s: float = 0.0) -> list[PlannedTopic]:
         self._seen = self._subscription.topics(wait_s)
         return self._seen
+
+    def _awaited(self, wait_s: float) -> list[PlannedTopic]:
+        """The topics once there is news, or after `wait_s`. Where it takes many records to be worth a micro-batch, one
+        is no news: the broker would be asked again for each."""
+        if self._options.min_rows is None:
+            return self._look(wait_s)
+        self._pause(wait_s)
+        return self._look()
 
     def _going_on(self, start: SourceOffsets, topics: Sequence[PlannedTopic]) -> QueryStart:
         """The start of a resumed query. Topics that its options no longer name are losses, as with Kafka's source."""

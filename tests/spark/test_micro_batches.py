@@ -253,6 +253,24 @@ def test_too_few_records_wait_for_more_or_for_long(client):
     assert ends(run.next(end, limited=True)) == {"t-0": 6}
 
 
+def test_records_that_are_too_few_are_not_asked_about_one_by_one(client):
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        fill(client, 1)
+        now[0] += seconds
+
+    client.create_topic("t")
+    asked = Asked(client)
+    options = SourceOptions(subscribe=("t",), min_rows=5)
+    run = MicroBatches(options, lambda: asked, lambda: now[0], pause)  # pyright: ignore[reportArgumentType]
+    start = run.next(NEW, limited=True)
+    fill(client, 1)
+    asked.waits.clear()
+    assert run.next(start, limited=True) is start
+    assert (asked.waits, now[0]) == ([0.0, 0.0], IDLE_WAIT_S)
+
+
 def test_too_few_records_are_read_by_a_query_that_ends(client, stream):
     client.create_topic("t")
     start = stream().next(NEW, limited=True)
