@@ -28,11 +28,15 @@ ByPartition = dict[str, dict[int, int]]
 BY_PARTITION = '{"flights": {"0": 17, "1": 42}}'
 ASSIGNMENT = '{"flights": [0, 1]}'
 
+OFFSETS = range(EARLIEST_OFFSET, 1 << 63)
+TIMES_MS = range(253_402_300_800_000)
+A_TIME = "a time in milliseconds since 1970, before the year 10000"
+
 
 def millis(value: str) -> int:
-    """Milliseconds since 1970, from 0 up."""
-    if not value.strip().isdecimal():
-        raise ValueError("it is a time in milliseconds since 1970")
+    """Milliseconds since 1970, of times that a calendar has."""
+    if not value.strip().isdecimal() or int(value) not in TIMES_MS:
+        raise ValueError(f"it is {A_TIME}")
     return int(value)
 
 
@@ -66,14 +70,14 @@ def positions(value: str) -> str | ByPartition:
         return value.strip().lower()
     read = _json(ByPartition, BY_PARTITION, f"{EARLIEST}, {LATEST} or ")
     found: ByPartition = read(value)
-    _check_numbers(found, EARLIEST_OFFSET, "an offset, -1 (latest) or -2 (earliest)")
+    _check_numbers(found, OFFSETS, "an offset, -1 (latest) or -2 (earliest)")
     return found
 
 
 def times(value: str) -> ByPartition:
     """Milliseconds by partition."""
     found: ByPartition = _json(ByPartition, '{"flights": {"0": 1700000000000}}')(value)
-    _check_numbers(found, 0, "a time in milliseconds since 1970")
+    _check_numbers(found, TIMES_MS, A_TIME)
     return found
 
 
@@ -86,12 +90,12 @@ def assignment(value: str) -> dict[str, list[int]]:
     return {topic: sorted(set(numbers)) for topic, numbers in found.items()}
 
 
-def _check_numbers(found: ByPartition, least: int, what: str) -> None:
+def _check_numbers(found: ByPartition, valid: range, what: str) -> None:
     for topic, numbers in found.items():
         for partition, number in numbers.items():
             if partition < 0:
                 raise ValueError(f"{topic} has no partition {partition}")
-            if number < least:
+            if number not in valid:
                 raise ValueError(f"{number} for {topic}-{partition} is not {what}")
 
 
