@@ -43,7 +43,7 @@ class DataFile(Struct, frozen=True):
     def path(self) -> str:
         """The file's path in the archive."""
         when = self.when
-        directory = f"topic={self.topic}/date={when:%Y-%m-%d}/hour={when:%H}"
+        directory = f"topic={self.topic}/date={when.date()}/hour={when:%H}"
         return f"{directory}/{self.partition:05d}-{self.first:020d}-{self.last:020d}.parquet"
 
     @property

@@ -65,7 +65,7 @@ def schema() -> pa.Schema:
 
 def _action(directory: Path, file: DataFile) -> AddAction:
     written_ms = (directory / file.path).stat().st_mtime_ns // 1_000_000
-    partition = {"topic": file.topic, "date": f"{file.when:%Y-%m-%d}", "hour": str(file.when.hour)}
+    partition = {"topic": file.topic, "date": str(file.when.date()), "hour": str(file.when.hour)}
     return AddAction(file.path, file.size_bytes, partition, written_ms, True, json.dumps(_statistics(file)))
 
 
@@ -80,4 +80,5 @@ def _statistics(file: DataFile) -> dict[str, object]:
 
 
 def _time(time_ms: int) -> str:
-    return pa.scalar(time_ms, pa.timestamp("ms", "UTC")).as_py().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    time = pa.scalar(time_ms, pa.timestamp("ms", "UTC")).as_py()
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

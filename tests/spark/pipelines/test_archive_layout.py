@@ -16,7 +16,10 @@ def test_a_file_lies_by_topic_date_and_hour():
     assert data_file().path == where
 
 
-@pytest.mark.parametrize(("hour", "directory"), [(-1, "date=1969-12-31/hour=23"), (0, "date=1970-01-01/hour=00")])
+@pytest.mark.parametrize(
+    ("hour", "directory"),
+    [(-1, "date=1969-12-31/hour=23"), (0, "date=1970-01-01/hour=00"), (-17_259_888, "date=0001-01-01/hour=00")],
+)
 def test_hours_are_counted_from_1970_in_both_directions(hour, directory):
     assert directory in data_file(hour=hour).path
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from penstock.spark.pipelines.archive import Batches
 from penstock.spark.pipelines.identity import PipelineIdentity
 from penstock.spark.pipelines.tables import FORMATS, TableFormat, open_table
-from support.archives import Died, Frame, dying_after, records, values_in
+from penstock.storage.header import EVENT_TIMES
+from support.archives import START_US, Died, Frame, dying_after, records, values_in
 
 STRIDE: dict[TableFormat, int] = {"parquet": 1, "delta": 2, "iceberg": 6}
 """Steps between two deaths: their own steps are few, and each life of a table costs."""
@@ -83,3 +85,25 @@ def test_what_was_decided_is_not_written_again(form, tmp_path):
     files = {path: path.stat().st_ino for path in open_table(form, tmp_path, WHOSE).files()}
     batches(form, tmp_path).take(Frame(records(500, 30)), 0)  # type: ignore[arg-type]
     assert {path: path.stat().st_ino for path in open_table(form, tmp_path, WHOSE).files()} == files
+
+
+def test_the_first_and_the_last_time_that_a_record_may_have_are_archived(form, tmp_path):
+    tables = [records(1, 1, step_us=time_us - START_US) for time_us in EVENT_TIMES]
+    for number, table in enumerate(tables):
+        batches(form, tmp_path).take(Frame(table), number)  # type: ignore[arg-type]
+    assert held(form, tmp_path) == values(*tables)
+    days = {path.parent.parent.name for path in open_table(form, tmp_path, WHOSE).files()}
+    assert days == {"date=0001-01-01", "date=9999-12-31"}
+
+
+def test_a_delta_table_has_its_first_and_last_day_where_readers_look(tmp_path):
+    deltalake = pytest.importorskip("deltalake", reason="needs the extra penstock[delta]")
+    for number, time_us in enumerate(EVENT_TIMES):
+        table = records(1, 1, step_us=time_us - START_US)
+        batches("delta", tmp_path).take(Frame(table), number)  # type: ignore[arg-type]
+    found = deltalake.DeltaTable(str(tmp_path)).get_add_actions(flatten=True)
+    names = ("partition.date", "min.timestamp", "max.timestamp")
+    rows = {tuple(map(str, row)) for row in zip(*(pa.table(found)[name].to_pylist() for name in names), strict=True)}
+    first, last = "0001-01-01 00:00:00", "9999-12-31 23:59:59"
+    assert {row[0] for row in rows} == {first[:10], last[:10]}
+    assert {row[1][:19] for row in rows} == {row[2][:19] for row in rows} == {first, last}
