@@ -105,7 +105,10 @@ def names(value: str) -> tuple[str, ...]:
 class Endpoint(Struct, frozen=True, kw_only=True):
     """The broker's address, and options shared by all sources and sinks, which add their own."""
 
-    url: Annotated[str, Option("url", text, "The broker: `tcp://host:7070`, or `unix:///path` on its machine.")] = ""
+    url: Annotated[
+        str,
+        Option("url", text, "The broker: `tcp://host:7070`, or `unix:///path` on its machine; of a cluster all nodes."),
+    ] = ""
     url_file: Annotated[
         str, Option("urlFile", text, "A file on the driver with the address in it, for one that plans should not show.")
     ] = ""
@@ -164,12 +167,8 @@ def _own(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _bootstrap(servers: str) -> str:
-    """Kafka's `host:port` as an address."""
-    if "," in servers:
-        raise InvalidOption(
-            f"option {KAFKA_SERVERS}={servers!r} names several brokers: name one, as url=tcp://host:port"
-        )
-    return servers if "://" in servers else f"tcp://{servers.strip()}"
+    """Kafka's `host:port`, or those of several nodes of a cluster, as an address."""
+    return servers if "://" in servers else f"tcp://{','.join(server.strip() for server in servers.split(','))}"
 
 
 def _unknown(name: str, known: list[str]) -> InvalidOption:

@@ -19,6 +19,7 @@ from penstock.spark.options import (
     size,
     text,
 )
+from penstock.transport.url import addresses
 
 
 class Sample(Endpoint, frozen=True, kw_only=True):
@@ -103,9 +104,9 @@ def test_the_servers_of_kafka_become_an_address():
     assert read_options(Sample, {"kafka.bootstrap.servers": "unix:///a/b.sock"}).url == "unix:///a/b.sock"
 
 
-def test_several_servers_are_refused():
-    with pytest.raises(InvalidOption, match="names several brokers: name one"):
-        read_options(Sample, {"kafka.bootstrap.servers": "a:1,b:2"})
+def test_several_servers_of_kafka_become_the_addresses_of_one_cluster():
+    url = read_options(Sample, {"kafka.bootstrap.servers": "a:1, b:2,c:3"}).url
+    assert addresses(url) == ["tcp://a:1", "tcp://b:2", "tcp://c:3"]
 
 
 def test_options_of_kafkas_client_are_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,3 +159,13 @@ def damage(log: Path, value: bytes) -> None:
     with segment.open("r+b") as file:
         file.seek(segment.read_bytes().index(value))
         file.write(bytes([value[0] ^ 1]))
+
+
+def test_of_several_addresses_the_one_that_leads_is_read(tcp_url, client, new_topic):
+    topic = new_topic()
+    fill(client, topic, 3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # as a node that hangs
+        nowhere = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        reader = SpanReader(f"{nowhere},{tcp_url.removeprefix('tcp://')}", SourceOptions(), SCHEMA)
+        assert offsets(reader, span(client, topic, 0, 3)) == [0, 1, 2]
+        reader.client().close()
