@@ -169,12 +169,13 @@ class PenstockConsumer(Consumer):
         for task in tasks:
             try:
                 message = LeasedMessage(Message.decode(bytes(task.value or b"")), task)
-            except (DecodeError, TypeError, LookupError) as error:
+                retries = message.options.get("retries")
+            except (DecodeError, TypeError, LookupError, AttributeError) as error:
                 self._worker.reject([task], f"not a message of dramatiq: {error!r}")
                 continue
             with self._room:
                 self._held.add(task.id)
-            if message.options.get("retries") and self._was_given_up(task.id):  # it was redriven
+            if retries and self._was_given_up(task.id):  # it was redriven
                 message = LeasedMessage(message.copy(options={"retries": 0}), task)
             self._arrived.append(message)
 

@@ -165,10 +165,9 @@ class KombuChannel(virtual.Channel):
         """Consume from a queue, until `basic_cancel`."""
 
         def deliver(raw: dict[str, Any]) -> None:
-            message = self.Message(raw, channel=self)
-            if no_ack:
-                self.qos.ack(raw["properties"]["delivery_tag"])
-            callback(message)
+            message = self._message(raw, no_ack=no_ack)
+            if message is not None:
+                callback(message)
 
         self._tag_to_queue[consumer_tag] = queue
         self._active_queues.append(queue)
@@ -192,9 +191,19 @@ class KombuChannel(virtual.Channel):
             raw = self._get(queue)
         except Empty:
             return None
+        return self._message(raw, no_ack=no_ack)
+
+    def _message(self, raw: dict[str, Any], *, no_ack: bool) -> Any:
+        """What consumers get; None for what kombu did not write, which is a dead letter then."""
+        tag = raw["properties"]["delivery_tag"]
+        try:
+            message = self.Message(raw, channel=self)
+        except Exception as error:  # a body that cannot be decoded, headers that are no map
+            self.qos.refuse(tag, error)
+            return None
         if no_ack:
-            self.qos.ack(raw["properties"]["delivery_tag"])
-        return self.Message(raw, channel=self)
+            self.qos.ack(tag)
+        return message
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         if queue in self._temporary:

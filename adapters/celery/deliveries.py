@@ -9,6 +9,7 @@ are leased for this channel and not settled.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,9 @@ from kombu.utils.json import loads
 
 from ...broker.errors import LeaseLost
 from ...clients import Task, Worker
+from ...clients.tasks.outcome import reason_of
+
+logger = logging.getLogger("penstock.celery")
 
 BATCH = 100
 """Messages that are asked for at once where a channel has no limit."""
@@ -93,8 +97,8 @@ class Deliveries(virtual.QoS):
     def _opened(self, tag: int, task: Task) -> dict[str, Any] | None:
         try:
             return message_of(tag, task)
-        except (ValueError, LookupError, TypeError):
-            self._settle(tag, partial(Worker.reject, reason=NOT_OURS))
+        except Exception as error:  # whatever another program wrote: nested too deeply, say
+            self.refuse(tag, error)
             return None
 
     def append(self, message: Any, delivery_tag: Any) -> None:
@@ -117,6 +121,12 @@ class Deliveries(virtual.QoS):
             self._settle(delivery_tag, partial(Worker.nack, delay=0, reason=REQUEUED))
         else:
             self._settle(delivery_tag, partial(Worker.reject, reason=REJECTED))
+
+    def refuse(self, delivery_tag: Any, error: Exception) -> None:
+        """Dead-letter a message that kombu did not write: reading it raised `error`."""
+        reason = f"{NOT_OURS}: {reason_of(error)}"
+        logger.warning("delivery %s is passed over: %s", delivery_tag, reason)
+        self._settle(delivery_tag, partial(Worker.reject, reason=reason))
 
     def give_back(self, delivery_tag: int) -> None:
         """Give a message back untried."""

@@ -17,7 +17,7 @@ from time import sleep
 from typing import Any
 
 from ...clients import Worker
-from ...storage.errors import Closed, Error
+from ...storage.errors import Closed
 from .deliveries import Deliveries
 from .temporary import Binding
 
@@ -70,7 +70,7 @@ class MessageFeed(ABC):
                     sleep(REST_S)
         except Closed:
             return  # the channel was closed meanwhile
-        except Error as error:
+        except Exception as error:  # also what nothing here expects: unheard, it would leave the queue alone
             if not self.stopped:
                 self._inbox.put(error)
 

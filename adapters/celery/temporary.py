@@ -10,6 +10,7 @@ Contract: a binding is read by one thread at a time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,9 @@ from kombu.utils.json import loads
 
 from ...clients import Client
 from ...storage.errors import OutOfBounds
+from ...storage.record import Record
+
+logger = logging.getLogger("penstock.celery")
 
 READ_MOST = 500
 
@@ -40,5 +44,17 @@ class Binding:
             return []
         if found:
             self._offset = found[-1].offset + 1
-        messages = [loads(bytes(record.value or b"null")) for record in found]
-        return [each for each in messages if self._accepts(each["properties"]["delivery_info"]["routing_key"])]
+        return [message for record in found if (message := self._wanted(record)) is not None]
+
+    def _wanted(self, record: Record) -> dict[str, Any] | None:
+        """The message of a record, if the queue wants it."""
+        try:
+            message = loads(bytes(record.value or b"null"))
+            properties = message["properties"]
+            properties["delivery_tag"] = f"{self.topic} offset {record.offset}"  # no lease has it, whatever was written
+            return message if self._accepts(properties["delivery_info"]["routing_key"]) else None
+        except Exception as error:
+            logger.warning(
+                "%s offset %d is no message of kombu, and is passed over: %r", self.topic, record.offset, error
+            )
+            return None

@@ -57,11 +57,13 @@ class Transport(virtual.Transport):
 
     def close_connection(self, connection: Any) -> None:
         """Close all channels, then the connection. A forked child leaves it to its parent."""
-        super().close_connection(connection)
-        self.temporary.clear()
-        if os.getpid() == self._process:
-            with suppress(TimedOut):  # its channels have said what was not settled
-                self.link.close()
+        try:
+            super().close_connection(connection)
+        finally:  # a link that stays would extend the leases of its channels for ever
+            self.temporary.clear()
+            if os.getpid() == self._process:
+                with suppress(TimedOut):  # its channels have said what was not settled
+                    self.link.close()
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Deliver one message, waiting for it. Raises TimeoutError, and what a feed failed with."""

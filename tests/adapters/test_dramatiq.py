@@ -18,6 +18,8 @@ from penstock.adapters.dramatiq import GIVEN_UP, GROUP, PenstockBroker, topic_of
 
 WAIT_MS = 30_000
 
+NO_OPTIONS = b'{"queue_name": "q", "actor_name": "a", "args": [], "kwargs": {}, "options": []}'
+
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory) -> Iterator[str]:
@@ -96,10 +98,11 @@ def test_a_redriven_message_has_all_its_retries_again(broker, queue):
         assert broker.client.redrive(topic_of(queue), GROUP, [dead.id]) == 1
 
 
-def test_a_record_of_another_program_is_a_dead_letter(broker, queue):
+@pytest.mark.parametrize("value", [b"?", NO_OPTIONS], ids=["text", "options-no-map"])
+def test_a_record_of_another_program_is_a_dead_letter(broker, queue, value):
     broker.declare_queue(queue)
     consumer = broker.consume(queue, timeout=1000)
-    broker.client.producer(topic_of(queue)).send(b"?")
+    broker.client.producer(topic_of(queue)).send(value)
     assert next(consumer) is None
     (dead,) = broker.client.dead_letters(topic_of(queue), GROUP)
     assert dead.reason.startswith("not a message of dramatiq")

@@ -65,3 +65,15 @@ def test_a_feed_rests_behind_messages_and_not_where_there_were_none(client, monk
         feed._run()
         feed.stop()
     assert rests == [feeds.REST_S] * 2
+
+
+def test_a_feed_tells_of_what_nobody_expects(client, monkeypatch):
+    inbox = SimpleQueue()
+    with client.worker("q", group="g", prefetch=0) as worker:
+        feed = QueueFeed(inbox, print, worker, Deliveries(None))
+        monkeypatch.setattr(feed, "_next", lambda: 1 // 0)
+        feed._run()
+        assert isinstance(inbox.get_nowait(), ZeroDivisionError)
+        feed.stopped = True
+        feed._run()
+        assert inbox.empty()

@@ -7,12 +7,22 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError
+from penstock.adapters.celery.channel import KombuChannel
 from penstock.adapters.celery.names import GROUP, exchange_topic, queue_topic
 from penstock.adapters.celery.transport import address_of
 from penstock.clients import connect
+from penstock.clients.errors import TimedOut
 from penstock.clients.memory_broker import START_US, MemoryBroker
 
 WAIT_S = 10.0
+
+FOREIGN = [
+    b"{}", b"no json", b"[]", b"[" * 5000, b'{"__type__": "decimal", "__value__": "x"}',
+    b'{"properties": {"delivery_info": {}, "body_encoding": "base64"}, "body": "x"}',
+    b'{"properties": {"delivery_info": {"routing_key": ""}}, "headers": [1]}',
+    b'{"properties": {"delivery_info": {"routing_key": ""}, "delivery_tag": [1]}, "headers": [1]}',
+]  # fmt: skip
+"""Records of programs that know nothing of kombu."""
 
 
 class Taking:
@@ -41,6 +51,10 @@ class Taking:
         except TimeoutError:
             return True
         return False
+
+
+def away(channel: KombuChannel) -> None:
+    raise TimedOut("the broker is away")
 
 
 def publish(connection: Connection, queue: str, *bodies: object, **options: object) -> None:
@@ -128,10 +142,23 @@ def test_messages_that_a_closed_channel_gives_back_are_not_redelivered(connectio
 def test_a_record_that_kombu_did_not_write_is_dead_lettered_and_the_next_one_arrives(connection, name):
     publish(connection, name, 1)
     with connect(connection.hostname) as client, client.producer(queue_topic(name)) as producer:
-        producer.send_many([b"{}", b"no json", b"[]"])
+        producer.send_many(FOREIGN)
     publish(connection, name, 2)
     assert Taking(connection, Queue(name)).bodies(2) == [1, 2]
-    assert held(connection, name) == (0, 2, 3)
+    assert held(connection, name) == (0, 2, len(FOREIGN))
+    with connect(connection.hostname) as client:
+        dead = client.dead_letters(queue_topic(name), GROUP)
+    assert all(each.reason.startswith("not a message of kombu: ") for each in dead)
+
+
+def test_a_record_that_kombu_did_not_write_is_passed_over_by_a_temporary_queue(connection, name, caplog):
+    exchange = Exchange(name, type="fanout")
+    taking = Taking(connection, Queue(f"{name}.t", exchange, auto_delete=True))
+    with connect(connection.hostname) as client, client.producer(exchange_topic(name)) as producer:
+        producer.send_many(FOREIGN)
+    Producer(connection.channel(), exchange=exchange).publish("one")
+    assert taking.bodies(1) == ["one"]
+    assert "is no message of kombu, and is passed over" in caplog.text
 
 
 def test_a_consumer_holds_no_more_than_its_prefetch_count(connection, name):
@@ -283,6 +310,18 @@ def test_a_message_that_a_dead_worker_held_comes_back_when_its_lease_ends(name):
         assert message.payload == "x"
         assert message.delivery_info["redelivered"] is True
         assert task.attempt == 1
+
+
+def test_a_connection_whose_channel_cannot_be_closed_holds_nothing(connection, name, monkeypatch):
+    publish(connection, name, 1)
+    Taking(connection, Queue(name)).take()
+    transport = connection.connection
+    with monkeypatch.context() as patch:
+        patch.setattr(KombuChannel, "close", away)
+        with pytest.raises(TimedOut):
+            transport.close_connection(transport)
+    assert transport.link.client.closed
+    assert held(connection, name) == (1, 0, 0)
 
 
 def test_a_connection_to_no_broker_is_a_connection_error(tmp_path):
