@@ -83,9 +83,13 @@ class PenstockBroker(Broker):
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
         """Append a message, not to be delivered for `delay` milliseconds; it is committed when this returns."""
         self.emit_before("enqueue", message, delay)
+        delay_s = None if delay is None else delay / 1000
         with _told():
-            producer = self._producer(message.queue_name)
-            producer.send(message.encode(), delay=None if delay is None else delay / 1000)
+            try:
+                self._producer(message.queue_name).send(message.encode(), delay=delay_s)
+            except UnknownTopic:  # deleted since
+                self._producers.pop(message.queue_name, None)
+                self._producer(message.queue_name).send(message.encode(), delay=delay_s)
         self.emit_after("enqueue", message, delay)
         return message
 

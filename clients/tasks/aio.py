@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...broker.errors import UnknownTopic
 from ...storage import forks
 from ..aio.client import AsyncClient, connect
 from ..aio.producer import AsyncProducer
@@ -16,12 +18,14 @@ from ..queues.task_ids import task_id
 from .queues import QueueApp, check_attempts, ensure_async
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ..aio.futures import AsyncFuture
     from ..queues.descriptions import Schedule
     from .job_lists import Run
     from .message import Message, Messages, Then
+
+T = TypeVar("T")
 
 
 class _Opened:
@@ -57,19 +61,31 @@ class AsyncLink:
         """Commit a call to its queue; returns the task's id."""
         if message.then is not None:
             return (await self.send_group([message], message.then))[0]
-        producer, now_us = await self._producer(message.queue, message.attempts)
-        future = await producer.send_nowait(message.value, **message.sending(now_us))
-        return task_id(message.queue, *await _place(future))
+
+        async def send(producer: AsyncProducer, now_us: int) -> tuple[int, int]:
+            return await _place(await producer.send_nowait(message.value, **message.sending(now_us)))
+
+        return task_id(message.queue, *await self._sent(message, send))
 
     async def send_many(self, messages: Messages) -> list[Run]:
         """Commit many calls to their queue; returns where they are, in their order."""
         if not messages.count:
             return []
-        producer, now_us = await self._producer(messages.queue, messages.attempts)
-        if messages.alike:
-            return await producer.place_many(messages.runs, **messages.sending_all(now_us))
-        futures = [await producer.send_nowait(value, **beside) for value, beside in messages.each(now_us)]
-        return [(*await _place(future), 1) for future in futures]
+        return await self._sent(messages, lambda producer, now_us: _runs(producer, messages, now_us))
+
+    async def _sent(self, sent: Message | Messages, send: Callable[[AsyncProducer, int], Awaitable[T]]) -> T:
+        """See Link."""
+        producer, now_us = await self._producer(sent.queue, sent.attempts)
+        try:
+            return await send(producer, now_us)
+        except UnknownTopic:
+            with suppress(UnknownTopic):
+                await producer.flush()
+            opened = self._here()
+            async with opened.lock:
+                if opened.producers.get(sent.queue) is producer:
+                    del opened.producers[sent.queue], opened.settings[sent.queue]
+        return await send(*await self._producer(sent.queue, sent.attempts))
 
     async def send_group(self, messages: Sequence[Message], then: Then) -> list[str]:
         """Commit calls to their queues, and one of `then` once they have ended; returns the ids of their tasks."""
@@ -137,6 +153,14 @@ class AsyncLink:
         if queue not in opened.settings:
             opened.settings[queue] = await ensure_async(client, self._app.queues[queue])
         return opened.settings[queue]
+
+
+async def _runs(producer: AsyncProducer, messages: Messages, now_us: int) -> list[Run]:
+    """See link.py."""
+    if messages.alike:
+        return await producer.place_many(messages.runs, **messages.sending_all(now_us))
+    futures = [await producer.send_nowait(value, **beside) for value, beside in messages.each(now_us)]
+    return [(*await _place(future), 1) for future in futures]
 
 
 async def _place(future: AsyncFuture) -> tuple[int, int]:

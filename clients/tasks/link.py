@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...broker.errors import UnknownTopic
 from ...storage import forks
 from ...storage.errors import Error
 from ..client import Client, connect
@@ -17,13 +19,15 @@ from ..queues.task_ids import task_id
 from .queues import QueueApp, check_attempts, ensure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..producer import Producer
     from ..producing.pending import Future
     from ..queues.descriptions import Schedule
     from .job_lists import Run
     from .message import Message, Messages, Then
+
+T = TypeVar("T")
 
 log = logging.getLogger("penstock.tasks")
 
@@ -60,19 +64,30 @@ class Link:
         """Commit a call to its queue; returns the task's id."""
         if message.then is not None:
             return self.send_group([message], message.then)[0]
-        producer, now_us = self._producer(message.queue, message.attempts)
-        future = producer.send_nowait(message.value, **message.sending(now_us))
-        return task_id(message.queue, *_place(future))
+
+        def send(producer: Producer, now_us: int) -> tuple[int, int]:
+            return _place(producer.send_nowait(message.value, **message.sending(now_us)))
+
+        return task_id(message.queue, *self._sent(message, send))
 
     def send_many(self, messages: Messages) -> list[Run]:
         """Commit many calls to their queue; returns where they are, in their order."""
         if not messages.count:
             return []
-        producer, now_us = self._producer(messages.queue, messages.attempts)
-        if messages.alike:
-            return producer.place_many(messages.runs, **messages.sending_all(now_us))
-        futures = [producer.send_nowait(value, **beside) for value, beside in messages.each(now_us)]
-        return [(*_place(future), 1) for future in futures]
+        return self._sent(messages, lambda producer, now_us: _runs(producer, messages, now_us))
+
+    def _sent(self, sent: Message | Messages, send: Callable[[Producer, int], T]) -> T:
+        """Send by the producer of a queue; by another one, which makes the queue again, where its topic was deleted."""
+        producer, now_us = self._producer(sent.queue, sent.attempts)
+        try:
+            return send(producer, now_us)
+        except UnknownTopic:
+            with suppress(UnknownTopic):
+                producer.flush()  # so that closing the client does not tell of the others that failed
+            with self._lock:
+                if self._producers.get(sent.queue) is producer:
+                    del self._producers[sent.queue], self._settings[sent.queue]
+        return send(*self._producer(sent.queue, sent.attempts))
 
     def send_group(self, messages: Sequence[Message], then: Then) -> list[str]:
         """Commit calls to their queues, and one of `then` once they have ended; returns the ids of their tasks."""
@@ -120,6 +135,14 @@ def _end(client: Client) -> None:
         client.close()
     except Error as error:
         log.error("closing the connection of an app to %s: %s", client.url, error)
+
+
+def _runs(producer: Producer, messages: Messages, now_us: int) -> list[Run]:
+    """Commit many calls; returns where they are, in their order."""
+    if messages.alike:
+        return producer.place_many(messages.runs, **messages.sending_all(now_us))
+    futures = [producer.send_nowait(value, **beside) for value, beside in messages.each(now_us)]
+    return [(*_place(future), 1) for future in futures]
 
 
 def _place(future: Future) -> tuple[int, int]:

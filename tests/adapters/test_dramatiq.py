@@ -153,6 +153,14 @@ def test_a_delayed_message_is_held_back_by_the_broker(broker, queue):
     assert abs((task.time - datetime.now(UTC)).total_seconds() - 3600) < 60
 
 
+def test_a_queue_that_was_deleted_is_made_again_by_the_next_message(broker, queue):
+    nothing = actor(broker, queue, lambda: None, actor_name="nothing")
+    nothing.send()
+    broker.client.delete_topic(topic_of(queue))
+    nothing.send()
+    assert broker.client.queue(topic_of(queue), GROUP).ready == 1
+
+
 def test_a_queue_that_was_not_declared_is_none(broker):
     for verb in (broker.consume, broker.flush, broker.join):
         with pytest.raises(dramatiq.QueueNotFound):

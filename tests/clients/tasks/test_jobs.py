@@ -58,6 +58,33 @@ def test_a_result_comes_back_with_its_type_and_a_failure_with_its_reason(app, pe
         bad.result()
 
 
+def test_a_queue_that_was_deleted_is_made_again_by_the_next_call(app, penstock_client):
+    total = decorated(app)
+    total.send({1})
+    penstock_client.delete_topic("sums")
+    assert total.send({1, 2}).status().state == "pending"
+    penstock_client.delete_topic("sums")
+    assert [job.status().state for job in total.send_many([({1},), ({2},), ({3},)])] == ["pending"] * 3
+    assert penstock_client.queue("sums", "tasks").settings["max_attempts"] == 1
+    app.close()
+
+
+def test_a_queue_that_was_deleted_is_made_again_on_an_event_loop_too(app, penstock_client):
+    total = decorated(app)
+
+    async def send() -> list[str]:
+        await total.aio.send({1})
+        penstock_client.delete_topic("sums")
+        assert (await (await total.aio.send({1, 2})).status()).state == "pending"
+        penstock_client.delete_topic("sums")
+        jobs = list(await total.aio.send_many([({1},), ({2},), ({3},)]))
+        states = [(await job.status()).state for job in jobs]
+        await app.aio.close()
+        return states
+
+    assert asyncio.run(send()) == ["pending"] * 3
+
+
 @pytest.mark.parametrize(("attempts", "held"), [(1, 1), (2, 2)])
 def test_a_worker_holds_no_task_with_one_attempt_that_it_has_not_begun(app, attempts, held):
     begun, go = threading.Event(), threading.Event()
