@@ -169,7 +169,7 @@ class ShardMember:
     def tick(self, now: Now) -> float:
         """Do what is due. Returns the seconds until the next turn is needed."""
         wait = self._node.tick(now)
-        if self._links.readable or self.replica.preparing or self.replica.exchange.is_busy:
+        if self._links.readable or self.replica.preparing or self.replica.exchange.lists:
             return 0.0
         if self.replica.held_back:
             wait = max(wait, HELD_S)

@@ -242,9 +242,14 @@ class Exchange:
                 self.shipping.begin(member, listing)
 
     @property
+    def lists(self) -> bool:
+        """Whether the next turn goes on with a manifest."""
+        return bool(self._listings)
+
+    @property
     def is_busy(self) -> bool:
-        """Whether there is something to do in the next turn."""
-        return bool(self._asking or self._listings)
+        """Whether a manifest is to be made: once the checkpoint for it is written, or now."""
+        return self.waits or self.lists
 
     def _hold(self, held: bool) -> None:
         """Nothing is shipped any more, or something is: files stay for members that wait, too."""

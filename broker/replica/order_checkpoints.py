@@ -1,7 +1,8 @@
 """When a replica writes its checkpoint, and what goes with it: files of deleted topics, and what retention took.
 
-Idea: after so many entries have been applied, or while files wait for it, all logs are synced up to their places, some
-in each turn, and then a checkpoint at that entry is saved. Opening walks from there.
+Idea: after so many entries have been applied, or while files wait for it, all logs are to be synced up to their places,
+some at a time, and then a checkpoint at that entry is saved. Opening walks from there. The driver has them
+synced with what entries wait for: here a slow disk would hold up the loop.
 
 Contract: a checkpoint is never ahead of what is committed, durable and applied here. Files go only behind it
 (departing.py), and segments of the order log only below the older of the two that are kept. Must not know Raft.
@@ -41,7 +42,8 @@ WAITING_BYTES = 256 << 20
 """Segments of so many bytes do not wait."""
 
 SYNCED_AT_ONCE = 8
-"""Logs that are synced in one turn: a shard may have thousands, and peers are to hear of this node meanwhile."""
+"""Logs that a checkpoint waits for at a time: a shard may have thousands, and entries that come meanwhile wait for the
+same round of syncs."""
 
 
 class Checkpointed(Protocol):
@@ -72,8 +74,8 @@ class OrderCheckpoints:
         self.entry = last.entry
         self._members = members
         self._changed = last.members() != members  # as an opening may know more than the checkpoint
-        self._begun: Checkpoint | None = None  # waits until these are synced:
-        self._unsynced: list[LogWriter] = []
+        self._begun: Checkpoint | None = None  # waits until these are synced up to these batches, the first few now:
+        self._unsynced: list[tuple[LogWriter, int]] = []
         self._ticks = 0  # since the last one
         self._keep = keep
         self._files = files
@@ -92,7 +94,7 @@ class OrderCheckpoints:
         return self._changed or self._begun is not None
 
     def hurried(self) -> list[LogWriter]:
-        """The logs whose sync files wait for that may go, once."""
+        """The logs whose sync a checkpoint waits for, or files that may go, once."""
         hurried = self._store.hurried
         found = [log for log in hurried if not log.closed and log.durable < log.written]
         hurried.clear()
@@ -118,23 +120,31 @@ class OrderCheckpoints:
         return self._finish(replica, self._of(replica))
 
     def work(self, replica: Checkpointed, *, begin: bool) -> Checkpoint | None:
-        """Sync a few of the logs that the next checkpoint waits for; write and return it once that is done.
+        """Have a few of the logs synced that the next checkpoint waits for; write and return it once all are.
 
-        `begin`: one of what is applied now, unless one is under way. Raises StorageFull, Poisoned.
+        `begin`: one of what is applied now, unless one is under way. Raises StorageFull, OSError.
         """
         if self._begun is None:
             if not begin:
                 return None
             self._begun = self._of(replica)
             places = self._begun.places()
-            self._unsynced = [log for log in replica.logs() if log.durable < places.get(log.log_id, START)[0]]
-        for _ in range(min(SYNCED_AT_ONCE, len(self._unsynced))):
-            log = self._unsynced.pop()
-            if log.closed:  # its topic was deleted, so the next checkpoint is without it
+            found = [(log, places.get(log.log_id, START)[0]) for log in replica.logs()]
+            self._unsynced = [(log, seq) for log, seq in found if log.durable < seq]
+            self._hurry()
+        while some := self._unsynced[:SYNCED_AT_ONCE]:
+            if any(log.closed for log, _ in some):  # its topic was deleted, so the next checkpoint is without it
                 self._begun, self._changed = None, True
                 return None
-            log.sync()
-        return None if self._unsynced else self._finish(replica, self._begun)
+            if any(log.durable < seq for log, seq in some):
+                return None
+            del self._unsynced[:SYNCED_AT_ONCE]
+            self._hurry()
+        return self._finish(replica, self._begun)
+
+    def _hurry(self) -> None:
+        for log, _ in self._unsynced[:SYNCED_AT_ONCE]:
+            self._store.hurry(log)
 
     def _of(self, replica: Checkpointed) -> Checkpoint:
         """What is applied now, all of which is durable in the order."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from penstock.broker.engine.logs.overlays import OPENED_AT_ONCE
+from penstock.broker.member.member import ShardMember
 from penstock.broker.raft.messages import Kind, Message
 from penstock.broker.replica import catchup_messages as cm
 from penstock.broker.replica.order_checkpoints import SYNCED_AT_ONCE
@@ -173,27 +177,55 @@ def wide(seed: int, partitions: int = 30, *, used: bool = True) -> tuple[Shard, 
     return shard, leader, topic
 
 
-def test_a_checkpoint_syncs_a_few_logs_in_each_turn():
+def test_a_checkpoint_waits_for_the_syncs_of_a_few_logs_at_a_time():
     shard, leader, topic = wide(2)
     replica = leader.replica
     assert replica is not None
-    entry = replica.places.entry
-    before, turns = replica._checkpoints.entry, 0
+    entry, unsynced = replica.places.entry, sum(log.durable < log.written for log in replica.logs())
+    before, portions = replica._checkpoints.entry, list[int]()
     replica._checkpoints.change(replica.directories.members)
     while replica._checkpoints.entry == before:
         syncs = leader.files.syncs
         replica.turn(leader.now)
-        turns += 1
-        assert leader.files.syncs - syncs <= SYNCED_AT_ONCE + 4, "and those of the checkpoint itself"
-        if turns == 2:  # what comes meanwhile is of the next one
+        is_written = replica._checkpoints.entry != before
+        assert leader.files.syncs - syncs <= SYNCED_AT_ONCE * is_written, "a turn waits for none of the logs"
+        waiting = [log for log in replica.dirty() if log is not replica.order.log]
+        if not is_written:
+            portions.append(len(waiting))
+            for log in waiting[1:]:
+                log.sync()
+            replica.turn(leader.now)
+            assert replica.dirty() == [], "each is asked for once, and all are waited for"
+            assert replica._checkpoints.entry == before
+        assert len(portions) < 9
+        for log in waiting:
+            log.sync()
+        if len(portions) == 2:  # what comes meanwhile is of the next one
             shard.send(leader, lambda number: m.Produce(number, topic, 0), bytes(encode([b"later"])))
     assert replica._checkpoints.entry == entry
-    assert turns == -(-31 // SYNCED_AT_ONCE)
+    assert portions == [SYNCED_AT_ONCE] * 3 + [unsynced - 3 * SYNCED_AT_ONCE]
     leader.crash(power=True)
     leader.start()
     assert leader.recovery is None
     assert isinstance(shard.ask(lambda n: m.Produce(n, topic, 3), bytes(encode([b"y"]))), m.Produced)
     shard.invariants.check(full=True)
+
+
+def test_a_leader_that_waits_for_the_syncs_of_a_checkpoint_does_not_run_in_circles():
+    shard, leader, _ = wide(8)
+    replica = leader.replica
+    assert replica is not None
+    member = next(each for each in shard.members.values() if each is not leader)
+    own = SimpleNamespace(peers=dict.fromkeys(shard.numbers, ""), node=leader.number)
+    links: Any = SimpleNamespace(own=own, readable=False, wait=lambda now_s: 1.0)
+    driven = ShardMember(replica, links, cast("Any", None), leader.now)
+    ask = Message(Kind.SHIP, leader.number, member.number, context=cm.encode(cm.AskManifest(0)))
+    replica.exchange.take(ask, {})
+    replica.turn(leader.now)
+    assert replica.exchange.waits
+    assert driven.tick(leader.now) > 0.0
+    replica.exchange.checkpointed(replica.checkpoint())
+    assert driven.tick(leader.now) == 0.0, "a manifest is in the making"
 
 
 def test_a_checkpoint_that_waits_for_a_log_of_a_deleted_topic_begins_anew():
@@ -205,7 +237,7 @@ def test_a_checkpoint_that_waits_for_a_log_of_a_deleted_topic_begins_anew():
     checkpoints.change(replica.directories.members)
     replica.turn(leader.now)
     assert not checkpoints.due(replica)
-    checkpoints._unsynced[-1].close(clean=False)  # as when the deletion of its topic is applied
+    checkpoints._unsynced[0][0].close(clean=False)  # as when the deletion of its topic is applied
     assert checkpoints.work(replica, begin=False) is None
     assert checkpoints.due(replica)
     assert checkpoints.work(replica, begin=False) is None, "it is given up"
