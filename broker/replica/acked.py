@@ -13,7 +13,7 @@ would have noticed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,8 @@ from ...storage import layout
 from ...storage.segment import reference
 
 if TYPE_CHECKING:
+    from ...storage.files import Files
+    from ...storage.layout import SegmentName
     from ...storage.log import LogWriter
 
 POSITION = 3072
@@ -62,10 +64,17 @@ def _sealed(log: LogWriter, word: int) -> bytes:
 
 def found(log: LogWriter, position: int = POSITION) -> Iterator[int]:
     """The words that the segments of an order log have. Raises OSError."""
-    for name in log.names:
-        with log.files.open(reference(log.path, name).path) as file:
-            stored = file.pread(_STRUCT.size, position)
-        if len(stored) == _STRUCT.size:
-            checksum, log_id, word = _STRUCT.unpack(stored)
-            if log_id == log.log_id and checksum == xxh3_64_intdigest(bytes(stored)[8:]):
+    return stored(log.files, log.path, log.names, log.log_id, position)
+
+
+def stored(
+    files: Files, path: str, names: Sequence[SegmentName], log_id: bytes, position: int = POSITION
+) -> Iterator[int]:
+    """As `found`, of a log that is not open."""
+    for name in names:
+        with files.open(reference(path, name).path) as file:
+            data = file.pread(_STRUCT.size, position)
+        if len(data) == _STRUCT.size:
+            checksum, owner, word = _STRUCT.unpack(data)
+            if owner == log_id and checksum == xxh3_64_intdigest(bytes(data)[8:]):
                 yield word

@@ -20,6 +20,7 @@ from ...storage import layout, snapshots
 from ...storage.data_directory import ASIDE, METADATA, TOPICS
 from ...storage.errors import Corrupt, Error, InvalidBatch, InvalidTopic
 from ...storage.log import LogOptions, LogWriter
+from ...storage.opening import find_end
 from ..raft.messages import Entry, EntryKind
 from . import acked
 from . import checkpoint as checkpoints
@@ -33,9 +34,10 @@ from .replicated import Replicated
 from .walk import Missing, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from ...storage.files import Files
+    from ...storage.layout import SegmentName
 
 
 class OpenedOrder(Struct):
@@ -155,9 +157,26 @@ def _newest_snapshot(files: Files, log: LogWriter) -> int:
 def _acked(order: OrderLog, found: Checkpoint) -> int:
     """The last entry that was acknowledged, as far as the checkpoint and the order itself say, unless a later
     generation of the order began before it."""
-    words = [layout.split(word) for word in (found.acked, *acked.found(order.log))]
-    begun = [(name.generation, name.base_seq - 1) for name in order.log.names]
-    return max(min([entry, *(end for later, end in begun if later > own)]) for own, entry in words)
+    return _held_to(order.log.names, (found.acked, *acked.found(order.log)))
+
+
+def _held_to(names: Sequence[SegmentName], words: Iterable[int]) -> int:
+    """The highest entry of these words, each no further than where later generations begin."""
+    begun = [(name.generation, name.base_seq - 1) for name in names]
+    known = map(layout.split, words)
+    return max((min([entry, *(end for later, end in begun if later > own)]) for own, entry in known), default=0)
+
+
+def check_suspect(files: Files, path: str, log_id: bytes) -> None:
+    """Raise ReplicaDamaged where an order with a sync that never answered ends before an entry that it acknowledged.
+
+    Opening it writes all that it keeps above the mark into a new generation, which holds what older ones say to where
+    it begins. Raises Corrupt, InvalidTopic, StorageFull, OSError.
+    """
+    found = find_end(files, path, suspect=True)
+    acknowledged = _held_to(found.names, acked.stored(files, path, found.names, log_id))
+    if found.end.seq < acknowledged:
+        raise ReplicaDamaged(f"{path} ends at entry {found.end.seq}, and {acknowledged} was acknowledged here")
 
 
 def _settle(opened: OpenedOrder, logs: _Logs, missing: list[Missing]) -> None:

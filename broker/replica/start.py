@@ -25,7 +25,7 @@ from .errors import PromisesLost, ReplicaDamaged
 from .group_storage import GroupStorage
 from .held_answers import HeldAnswers
 from .installing import install
-from .opening import OpenedOrder, open_order
+from .opening import OpenedOrder, check_suspect, open_order
 from .order_checkpoints import ENTRIES, SEGMENTS, OrderCheckpoints
 from .order_log import OrderLog
 from .replica import Publish, Replica, Send
@@ -74,6 +74,8 @@ def _open_files(
     path = f"{data}/{ORDER}"
     if not has_begun(files, data):
         raise ReplicaDamaged(f"{path} has no checkpoint: a replica begins with one")
+    if path in suspect:
+        check_suspect(files, path, ids.order)
     order = OrderLog(path, files, log_id=ids.order, options=options, suspect=path in suspect)
     try:
         return open_order(files, data, order, options, suspect)

@@ -12,11 +12,13 @@ from penstock.broker.replica.errors import ReplicaDamaged
 from penstock.broker.replica.order_log import OrderLog
 from penstock.broker.replica.places import Places
 from penstock.broker.replica.replicated import Replicated
+from penstock.broker.replica.start import open_files
 from penstock.storage import layout, log_ids, snapshots
 from penstock.storage.batch import encode
 from penstock.storage.errors import InvalidBatch
 from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.segment import reference
 from support.files import RecordingFiles
 from support.replica_images import OPERATIONS, begun, hold
 from support.replica_life import DATA, DIRECTORIES, IDS, LARGE, LOGS, OPTIONS, PATHS, Found, ReplicaWorld, copy_of
@@ -224,6 +226,57 @@ def test_what_was_acknowledged_and_then_cut_by_a_conflict_is_no_damage():
     words = [layout.split(word) for word in acked.found(world.order.log)]
     assert max(entry for _, entry in words) >= world.order.last_index()
     opens(copy_of(world.files), world)
+
+
+def on_a_disk(files: dict[str, bytes]) -> RecordingFiles:
+    """The files, with a journal of promises."""
+    disk = RecordingFiles(files, DIRECTORIES)
+    disk.create(f"{DATA}/{layout.PROMISES}").close()
+    return disk
+
+
+def rotten_behind(world: ReplicaWorld, position: int) -> dict[str, bytes]:
+    """The files, in which nothing verifies from a position of the order's newest segment on."""
+    log, files = world.order.log, copy_of(world.files)
+    path = reference(log.path, log.names[-1]).path
+    files[path] = files[path][:position] + bytes([files[path][position] ^ 1]) + files[path][position + 1 :]
+    return files
+
+
+@pytest.mark.parametrize("suspect", [(), (f"{DATA}/order",)])
+def test_an_order_that_has_rotted_above_its_mark_is_damage_where_that_was_acknowledged(suspect):
+    """Where a sync never answered, what verifies is copied into a generation that begins at the mark."""
+    world, _ = begun()
+    log = world.order.log
+    world.flush([10, 0, 10])
+    position = log.end().position
+    world.flush([10, 0, 10])
+    log.sync(mark=False)
+    world._advance()
+    assert world.prefix.entry == log.written
+    disk = on_a_disk(rotten_behind(world, position))
+    names = sorted(disk.listdir(log.path))
+    with pytest.raises(ReplicaDamaged, match=f"and {log.written} was acknowledged here"):
+        open_files(disk, DATA, IDS, OPTIONS, suspect)
+    assert sorted(disk.listdir(log.path)) == names, "a crash before that is noted forgets nothing"
+
+
+def test_what_was_not_acknowledged_of_an_order_whose_sync_never_answered_is_cut():
+    world, _ = begun()
+    log, last = world.order.log, world.order.last_index()
+    position = log.end().position
+    world.flush([10, 0, 10])
+    opened = open_files(on_a_disk(rotten_behind(world, position)), DATA, IDS, OPTIONS, [log.path])
+    assert opened.order.last_index() == last
+
+
+def test_what_another_leader_has_cut_is_not_missed_where_a_sync_never_answered():
+    world, _ = begun()
+    for name in ("small", "commit", "small", "small", "sync_order", "conflict", "sync_order"):
+        OPERATIONS[name](world)
+    words = [layout.split(word) for word in acked.found(world.order.log)]
+    opened = open_files(on_a_disk(copy_of(world.files)), DATA, IDS, OPTIONS, [world.order.log.path])
+    assert opened.order.last_index() == world.order.last_index() <= max(entry for _, entry in words)
 
 
 def test_a_replica_without_a_checkpoint_does_not_open():
