@@ -157,18 +157,21 @@ class LogStore:
             self._let_go(log)
             self._stored.pop(log, None)
             self._cache.drop(log.path)
-        topics, trash = f"{self._data}/{TOPICS}", f"{self._data}/{TRASH}"
-        source = f"{topics}/{topic.hex()}"
+        self._throw_away(f"{self._data}/{TOPICS}/{topic.hex()}")
+
+    def _throw_away(self, source: str) -> None:
+        """Rename a directory to the trash, if it is there, and have it removed. Raises StorageFull, OSError."""
         if not self.files.exists(source):
             return
+        trash, (above, _, name) = f"{self._data}/{TRASH}", source.rpartition("/")
         try:
             self.files.mkdir(trash)
         except StorageFull:
             self._jobs.remove_tree(source)  # on a full disk, this is what makes room
             raise
-        target = f"{trash}/{topic.hex()}-{self.files.new_id().hex()[:8]}"
+        target = f"{trash}/{name}-{self.files.new_id().hex()[:8]}"
         self.files.rename_dir(source, target)
-        self.files.sync_dir(topics)
+        self.files.sync_dir(above)
         self.files.sync_dir(trash)
         self._jobs.remove_tree(target)
 

@@ -6,7 +6,8 @@ opening needs them before. One snapshot is enough for segments to go, as the oth
 second one needs another batch, which an idle log gets only where its leader lacks one.
 
 What an opening set aside, as nothing in the order named it, goes too, once a checkpoint behind all that the order had
-then tells that no topic has it: the topic was deleted while the member was away, or never was.
+then tells that no topic has it: the topic was deleted while the member was away, or never was. With such a checkpoint
+goes what was staged of a state, where none is fetched any more: entries have come after all.
 
 Contract: mixed into a store. A log that has a place in the order, and no files, is damage: it is never made anew.
 """
@@ -17,7 +18,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...storage import layout, log_ids
-from ...storage.data_directory import ASIDE, TOPICS
+from ...storage.data_directory import ASIDE, STAGED, TOPICS
 from ...storage.log_store import LogSettings, LogStore
 from .departing import Departing
 from .errors import ReplicaDamaged
@@ -76,14 +77,19 @@ class MemberLogs(LogStore):
         return self._of(log).newest
 
     def erase(self, entry: int) -> None:
-        """A checkpoint of `entry` is durable: remove the files that may go since what it covers."""
+        """A checkpoint of `entry` is durable: remove the files that may go since what it covers.
+
+        And where no state is fetched: what was staged of one, as entries have come after all.
+        """
         for topic in self.departing.take_topics(entry):
             super().delete(topic)
         for log, segments in self.departing.take_segments(entry):
             super().retire(log, segments)
-        if entry > self._opened_at and not self._has_looked_aside:
-            self._has_looked_aside = True
-            self._erase_aside()
+        if entry > self._opened_at:
+            self._throw_away(f"{self._data}/{STAGED}")
+            if not self._has_looked_aside:
+                self._has_looked_aside = True
+                self._erase_aside()
 
     def _erase_aside(self) -> None:
         """Remove logs that were set aside, and that no topic has any more, and directories that they left empty."""
