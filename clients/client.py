@@ -368,7 +368,10 @@ class Client(ConsumerClient, QueueClient, RangeClient, BatchClient, BarrierClien
         self._driver.run(self._transaction_verbs.drop(checked_stages(stages), self._until(timeout)))
 
     def transaction_epoch(self, id: str) -> int | None:
-        """The last epoch that was committed under the name `id`; None when the broker knows of none."""
+        """The last epoch that was committed under the name `id`; None when the broker knows of none.
+
+        Waits for commits that are under way: one that had no answer is known then.
+        """
         return self._driver.run(self._transaction_verbs.epoch(checked_name(id), self._until(None)))
 
     def _until(self, timeout: Duration | None) -> float:

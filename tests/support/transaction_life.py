@@ -54,6 +54,8 @@ class Wish:
     values: dict[Place, list[list[bytes]]]
     done: bool = False  # answered as committed now
     refused: bool = False  # answered as not decided
+    sent: int = 0
+    passed: bool = False  # a client that asked behind it was told of an epoch before it
 
     def __str__(self) -> str:
         return f"{self.name} {self.epoch} {self.values}"
@@ -194,7 +196,8 @@ class Life:
 
     def _commit(self, wish: Wish) -> None:
         self.note(str(wish))
-        wish.refused = False  # what was not whole before may be now
+        wish.refused = wish.passed = False  # what was not whole before may be now
+        wish.sent += 1
 
         def answered(answer: Any) -> None:
             if isinstance(answer, m.TransactionCommitted):
@@ -226,15 +229,18 @@ class Life:
         )
 
     def ask(self) -> None:
-        """What is said is committed, so it never goes back."""
+        """What is said is committed, so it never goes back; and what was asked for before is known."""
         name = self.dice.choice(NAMES)
         least = max((wish.epoch for wish in self.wishes if wish.done and wish.name == name), default=-1)
+        before = [(wish, wish.sent) for wish in self.wishes if wish.name == name]
 
         def answered(answer: Any) -> None:
             if isinstance(answer, m.Failure):
                 assert answer.code in ("unavailable", "no_leader"), answer  # poisoned, or not certain yet
                 return
             assert answer.epoch >= least, f"{answer.epoch} of {name} was decided last, {least} was answered"
+            for wish, sent in before:
+                wish.passed = wish.passed or (wish.sent == sent and wish.epoch > answer.epoch)
 
         self._send(lambda request: m.AskTransaction(request, name), b"", answered)
 
@@ -387,6 +393,7 @@ class Life:
             assert finished
             assert wish in decided or not wish.done or not wish.values, f"{wish} was answered and is not there"
             assert not (wish in decided and wish.values and wish.refused), f"{wish} was refused and is there"
+            assert not (wish in decided and wish.values and wish.passed), f"{wish} was decided behind a question"
             assert wish.epoch <= epoch or not (wish.done or (wish in decided and wish.values)), f"{wish}: {epoch}"
         self._check_order([wish for wish in decided if wish.values], there)
         published = {value for wish in decided for lists in wish.values.values() for each in lists for value in each}

@@ -7,7 +7,8 @@ incomplete or where effects are missing. Must not know how records are published
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from ....storage.errors import Error
@@ -23,7 +24,7 @@ from ...errors import InvalidRequest, StageLost, Unavailable
 from ..tables.decisions import FLEETING
 from ..tables.names import check_name
 from ..turns.portions import spread
-from ..turns.replies import Gather, failure, refusing
+from ..turns.replies import Gather, failure
 from .staging import drop
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Committing:
             CommitTransaction: self.commit, AskTransaction: self.ask, DropStages: self.drop,
         }  # fmt: skip
         self.decided = 0
+        self._put_off: dict[int, Asking[CommitTransaction]] = {}  # begun, and not proposed yet, by their ids
         self._registry = registry
         self._port = port
         self._config = config
@@ -98,25 +100,55 @@ class Committing:
     def _begin(self, asking: Asking[CommitTransaction], now: Now) -> Work:
         message = asking.message
         check_transaction(message.transaction)
-        keys = yield from _keys(message.stages)
+        self._put_off[id(asking)] = asking
+        try:
+            keys = yield from _keys(message.stages)
+        finally:
+            del self._put_off[id(asking)]
         topic = self._home.topic
         if topic is not None:
             self._commit(topic, asking, keys)
         else:
             for stage in message.stages:
                 self._check(stage, asking.principal)  # no topic is made for what is refused
-            refuse = refusing(self._port, asking.peer, message.request)
+
+            def refuse(error: Error) -> None:
+                del self._put_off[id(asking)]
+                self._port.reply(asking.peer, failure(message.request, error))
+
             self._home.make(now, lambda topic: self._commit_later(topic, asking, keys), refuse)
+            self._put_off[id(asking)] = asking
 
     def ask(self, peer: Peer, message: AskTransaction, payload: Payload, now: Now) -> None:
-        """The committed state of a transaction. Raises InvalidRequest, Unavailable."""
-        check_transaction(message.transaction)
-        name, topic = message.transaction, self._home.topic
-        known = None
-        if topic is None:
+        """The last epoch of a transaction, once it is known what became of the commits that came before.
+
+        So a client that had no answer to its commit goes on behind it, and not beside it. Raises InvalidRequest,
+        Unavailable.
+        """
+        name = message.transaction
+        check_transaction(name)
+        self._ask(peer, message, [each for each in self._put_off.values() if each.message.transaction == name])
+
+    def _ask(self, peer: Peer, message: AskTransaction, before: Sequence[Asking[CommitTransaction]]) -> None:
+        """Answer behind those commits that were put off `before`, and behind the decision that is proposed."""
+        topic = self._home.topic
+        again = partial(self._go_on, peer, message, lambda: self._ask(peer, message, before))
+        if any(id(each) in self._put_off for each in before):
+            self._look_again(again)
+        elif topic is None:
             self._home.check_whole()
+            self._port.reply(peer, TransactionState(message.request, -1, True, 0))
         else:
-            known = self._settled(topic, name).committed.transactions.by_name.get(name)
+            tell = partial(self._go_on, peer, message, lambda: self._tell(peer, message, topic))
+            home, name = self._settled(topic, message.transaction), message.transaction
+            if home.latest.transactions.last_epoch(name) == home.committed.transactions.last_epoch(name):
+                tell()
+            else:
+                home.barrier(Gather(tell, lambda error: again()))  # what failed may be behind the decision
+
+    def _tell(self, peer: Peer, message: AskTransaction, topic: Topic) -> None:
+        name = message.transaction
+        known = self._settled(topic, name).committed.transactions.by_name.get(name)
         if known is None:
             self._port.reply(peer, TransactionState(message.request, -1, True, 0))
         else:
@@ -157,10 +189,18 @@ class Committing:
     # -- deciding -----------------------------------------------------------------------------------
 
     def _commit_later(self, topic: Topic, asking: Asking[CommitTransaction], keys: Sequence[StageKey]) -> None:
+        del self._put_off[id(asking)]
+        self._go_on(asking.peer, asking.message, lambda: self._commit(topic, asking, keys))
+
+    def _go_on(self, peer: Peer, message: CommitTransaction | AskTransaction, step: Callable[[], object]) -> None:
+        """Go on with a request in a later turn; what the step raises is its answer."""
         try:
-            self._commit(topic, asking, keys)
+            step()
         except Error as error:
-            self._port.reply(asking.peer, failure(asking.message.request, error))
+            self._port.reply(peer, failure(message.request, error))
+
+    def _look_again(self, look: Callable[[], None]) -> None:
+        self._alarms.set(object(), self._time.last_us + AGAIN_US, lambda _: look())
 
     def _commit(self, topic: Topic, asking: Asking[CommitTransaction], keys: Sequence[StageKey]) -> None:
         peer, message, principal = asking
@@ -171,8 +211,8 @@ class Committing:
             self._repeat(home, peer, message, keys)
             return
         if not self._are_durable([self._check(stage, principal) for stage in message.stages]):
-            again_us = self._time.last_us + AGAIN_US
-            self._alarms.set(object(), again_us, lambda _: self._commit_later(topic, asking, keys))
+            self._put_off[id(asking)] = asking
+            self._look_again(lambda: self._commit_later(topic, asking, keys))
             return
         home.check_writable()
         self._forgetting.make_room(home, message.transaction)
