@@ -60,6 +60,7 @@ from .ports import (
     Peer,
     Port,
     Randomness,
+    RecordRoom,
     Store,
 )
 from .topics.clustering import Clustering
@@ -77,7 +78,6 @@ if TYPE_CHECKING:
     from .logs.history import History
     from .logs.partition import Partition
     from .logs.topics import Topic
-    from .reserve import DiskReserve
 
 READS = frozenset({
     AskEnds, Checkpoint, FindOffsets, ListDead, ListGroups, ListQueues, ListSchedules, ListTopics, Measure, Stats,
@@ -104,7 +104,7 @@ class Node:
         config: NodeConfig | None = None,
         now: Now,
         lenders: LentLogs | None = None,
-        reserve: DiskReserve | None = None,
+        reserve: RecordRoom | None = None,
         may_lead: Callable[[], bool] = lambda: True,
     ) -> None:
         """Open all logs, replay each from its newest snapshot, finish deletions that were cut short.
@@ -117,9 +117,9 @@ class Node:
         self._port = port
         self._randomness = randomness
         self._lenders = lenders
-        self._reserve = reserve
         self._agenda = LogAgenda()
         self._registry = LogRegistry(store, self._agenda, self)
+        self._registry.reserve = reserve
         self._upkeep = LogUpkeep(self._registry, config)
         self._removal = Removal(self._registry, self._upkeep, config)
         self._guard = Guard(self._registry.topics)
@@ -194,9 +194,9 @@ class Node:
         message, or with none.
         """
         self._counts["requests"] += 1
-        if payload and self._reserve is not None:
+        if payload:
             try:
-                self._reserve.take(len(payload), now.monotonic_s)
+                self._registry.take_room(len(payload), now.monotonic_s)
             except StorageFull as error:
                 self._fail(peer, message, error)
                 return
@@ -232,6 +232,10 @@ class Node:
             self._fail(peer, message, error)
         except OSError as error:
             self._fail(peer, message, ReadFailed(f"the broker cannot read its files now: {error}"))
+
+    def hold_to(self, reserve: RecordRoom) -> None:
+        """Have records leave what this says of the disk."""
+        self._registry.reserve = reserve
 
     def not_leading(self) -> Error:
         """What is answered to requests for the leader."""
@@ -280,8 +284,8 @@ class Node:
         with "written" are committed already. Call `advance` next in any case. `hurry`: where it is one log, that sync
         follows at once, so the disk may begin.
         """
-        if self._reserve is not None:
-            self._reserve.flushed()
+        if self._registry.reserve is not None:
+            self._registry.reserve.flushed()
         return [] if self._office is None else self._office.flush(now, hurry=hurry)
 
     def answer_ahead(self) -> bool:

@@ -221,6 +221,18 @@ class LentLogs(Protocol):
         ...
 
 
+class RecordRoom(Protocol):
+    """What records may take of the disk, so that everything else has the rest."""
+
+    def take(self, size: int, now_s: float) -> None:
+        """Take so many bytes for records. Raises StorageFull, and takes nothing."""
+        ...
+
+    def flushed(self) -> None:
+        """What was taken is written."""
+        ...
+
+
 class Store(Protocol):
     """The home of logs, with their paths, options, locks and board rows."""
 

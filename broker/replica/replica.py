@@ -45,7 +45,7 @@ from .member_changes import MemberChanges
 from .order_checkpoints import ENTRIES, OrderCheckpoints
 from .places import LogRow
 from .preparing import Preparing
-from .room import DiskRoom, no_room
+from .room import DiskRoom
 from .uncommitted import Uncommitted
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class Replica:
         self._id = core.status().node
         self._role = (0, 0)
         self.room = DiskRoom(self._id)
+        node.hold_to(self.room)
         self._catalogue_id = node.logs[0].log_id
         self._own: set[int] = set()  # entries whose batches the engine appended itself
         self._uncommitted = Uncommitted()
@@ -180,9 +181,7 @@ class Replica:
         now = self.clocks.now(now, self.order.log.last_time_us)
         answers = self._answers
         answers.passing = is_answered = isinstance(message, ANYWHERE)
-        if payload and self.node.leads and not self.room.takes(len(payload)):
-            self.node.refuse(peer, message, no_room())
-        elif is_answered or self.node.leads:
+        if is_answered or self.node.leads:
             self.node.receive(peer, message, payload, now, principal)
         else:
             answers.passing = True

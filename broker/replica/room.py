@@ -65,6 +65,14 @@ class DiskRoom:
         self._left -= size
         return True
 
+    def take(self, size: int, now_s: float) -> None:
+        """See RecordRoom (broker/engine/ports.py)."""
+        if not self.takes(size):
+            raise no_room()
+
+    def flushed(self) -> None:
+        """See RecordRoom. What is taken counts until a majority says what it has."""
+
     def of(self, node: int) -> int:
         """What is known of a member."""
         return self._free.get(node, UNKNOWN)

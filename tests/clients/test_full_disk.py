@@ -6,7 +6,7 @@ import penstock
 import pytest
 from penstock.broker.engine.reserve import RESERVE_BYTES
 from penstock.clients.embedded import local
-from penstock.errors import StillFull
+from penstock.errors import StillFull, StorageFull, TimedOut
 from support.small_disk import SmallDisk
 
 URL = "mem://full-disk"
@@ -52,3 +52,20 @@ def test_a_backlog_that_filled_the_disk_is_worked_off(disk: SmallDisk) -> None:
         disk.size += 1 << 20
         with client.producer("work") as producer:
             assert producer.send(b"again") > 20
+
+
+def test_a_transaction_that_does_not_fit_leaves_what_records_leave(disk: SmallDisk) -> None:
+    with penstock.connect(URL, timeout=0.2) as client:
+        client.create_topic("work")
+        client.create_topic("fill")
+        with client.staging() as staging:
+            staging.producer("work").send_many([b"x" * 200_000] * 12)
+        stages = staging.stages()
+        with pytest.raises((StorageFull, TimedOut), match="decided"):
+            client.commit_stages("etl", 1, stages)
+        assert disk.free() > RESERVE_BYTES - (64 << 10)  # decisions are no records
+        assert client.read("work", 0, 0) == []
+        client.delete_topic("fill")
+        disk.size += 4 << 20
+        assert client.commit_stages("etl", 1, stages, timeout=30)
+        assert len(client.read("work", 0, 0)) == 12

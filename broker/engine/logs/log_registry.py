@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ....storage.errors import Corrupt, Error, Poisoned, StorageError, is_damage
 from ...errors import Unavailable
-from ..ports import Store
+from ..ports import RecordRoom, Store
 from ..tables import effects as fx
 from ..tables import settings as topic_settings
 from ..tables.entry import Entry, entry_of
@@ -82,6 +82,8 @@ class LogRegistry:
         """Told of what reading a partition meets."""
         self.told_end: dict[Partition, int] = {}
         """The end that readers of a partition were told of."""
+        self.reserve: RecordRoom | None = None
+        """What records leave of the disk; None where that does not count."""
         self._prepared: dict[tuple[bytes, int], Partition] = {}  # by topic and number: not in the catalogue yet
         self._by_log: dict[bytes, History[Any]] = {}
         self.catalogue = self._open_catalogue()
@@ -164,6 +166,11 @@ class LogRegistry:
     def holds(self, partition: Partition) -> bool:
         """Whether a partition is still open here."""
         return partition.history in self.partitions
+
+    def take_room(self, size: int, now_s: float) -> None:
+        """Take so many bytes of the disk for records. Raises StorageFull, and takes nothing."""
+        if self.reserve is not None:
+            self.reserve.take(size, now_s)
 
     def create(self, topic: Topic, number: int, settings: TopicSettings) -> Partition:
         """Make and open the log of a new partition, which counts when the catalogue has it.

@@ -6,9 +6,9 @@ after a crash or a failure, and appends nothing twice.
 
 Contract: one portion of a partition at a time, a few partitions at once, and one large portion per turn of the broker,
 so that others wait less and the disk writes one portion while the next is read. The commit that waits for a stage is
-told of each failure, and once that it is published. Appends that fail (a full disk) are retried after a pause; on a
-poisoned log nothing is tried before the next start. A stage unknown to its partition counts as published, as does
-every stage of a deleted topic. Must not know decisions.
+told of each failure, and once that it is published. Appends that fail (a full disk) are retried after a pause; they
+leave as much of the disk as all records do. On a poisoned log nothing is tried before the next start. A stage unknown
+to its partition counts as published, as does every stage of a deleted topic. Must not know decisions.
 """
 
 from __future__ import annotations
@@ -286,7 +286,13 @@ class Publisher:
         return Gather(lambda: self._over(line), lambda error: self._refused(line, error))
 
     def _append(self, line: PublishingLine, batches: list[Batch]) -> None:
-        self._begun_bytes += sum(batch.batch_bytes for batch in batches)
+        size = sum(batch.batch_bytes for batch in batches)
+        try:
+            self._registry.take_room(size, self._time.monotonic_s)
+        except Error as error:
+            self._rest(line, error)
+            return
+        self._begun_bytes += size
         if self._begun_bytes >= PORTION_BYTES:
             self._alarms.set(self, 0, self._next_turn)
         portion = self._portion(line)

@@ -8,6 +8,7 @@ from penstock.broker.replica.room import RESERVE_BYTES, UNKNOWN, WARN_S, DiskRoo
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.members import Member, Shard
+from support.staging import STAGE, staged
 
 LITTLE, ENOUGH = RESERVE_BYTES - 1, RESERVE_BYTES + 4096
 
@@ -147,6 +148,25 @@ def test_records_are_refused_while_fewer_than_a_majority_have_room_and_all_else_
     others[0].room = ENOUGH
     shard.rounds(5)
     assert isinstance(produce(shard, topic), m.Produced)
+
+
+def test_what_a_transaction_publishes_is_records_too():
+    shard, topic, leader, others = scene(1)
+    spare = shard.topic("spare")
+    assert isinstance(shard.ask(lambda number: m.Produce(number, topic, 0), staged([b"x"])), m.Produced)
+    for each in others:
+        each.room = LITTLE
+    shard.rounds(5)
+    committed = [m.Stage(topic, 0, STAGE, 1)]
+    request = shard.send(leader, lambda number: m.CommitTransaction(number, "etl", 1, committed))
+    answer = shard.until(lambda: shard.answer(leader, request))
+    assert (answer.code, "is decided" in answer.message) == ("storage_full", True)
+    assert isinstance(shard.ask(lambda number: m.DeleteTopic(number, spare)), m.Done)
+    for each in others:
+        each.room = ENOUGH
+    shard.rounds(50)
+    assert shard.ask(lambda number: m.CommitTransaction(number, "etl", 1, committed)).repeated is False
+    assert shard.ask(lambda number: m.AskTransaction(number, "etl")).finished
 
 
 def test_a_follower_that_is_full_takes_no_entries_and_the_shard_goes_on():
