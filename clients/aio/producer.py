@@ -372,7 +372,7 @@ class AsyncTransaction(AsyncStaging):
         later epoch was committed since, the transaction cannot tell which commit was first: then False.
 
         Raises: StageLost when the broker does not have everything any more, and nothing is published then. After
-        TimedOut, StorageFull, Poisoned and Unavailable it may have been decided, and is published later: the message
+        TimedOut, StillFull, Poisoned and Unavailable it may have been decided, and is published later: the message
         says so, and to commit again is harmless.
         """
         return await self._driver.run(self._transaction.commit(self._deadline(timeout)))

@@ -20,7 +20,7 @@ from ...transport.transaction_messages import (
 )
 from ..connection.connection import Connection
 from ..connection.steps import Pause, Steps
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, StillFull, TimedOut
 
 STAGES_MAX = 24_000
 """Limit of one request: this many always fit. A commit is one request."""
@@ -36,7 +36,10 @@ class TransactionVerbs:
         self.connection = connection
 
     def commit(self, name: str, epoch: int, stages: list[Stage], deadline: float) -> Steps[bool]:
-        """Publish stages, all or none. Returns False if that epoch was committed with others, or a later one was."""
+        """Publish stages, all or none. Returns False if that epoch was committed with others, or a later one was.
+
+        Raises StillFull when time is up and the broker has said that its disk is full.
+        """
         if len(stages) > STAGES_MAX:
             raise LimitReached(
                 f"transaction {name} has {len(stages)} stages, one for each producer and partition, and a commit takes "
@@ -46,7 +49,7 @@ class TransactionVerbs:
             f"committing epoch {epoch} of transaction {name}, which may be decided by now "
             "(to commit it again is harmless, and tells)"
         )
-        backoff_s = BACKOFF_MIN_S
+        backoff_s, full = BACKOFF_MIN_S, None
         while True:
             try:
                 answer = yield from self.connection.ask(
@@ -56,11 +59,14 @@ class TransactionVerbs:
                     what=what,
                 )
                 return not answer.repeated
-            except StorageFull:
-                if self.connection.clock() + backoff_s >= deadline:
+            except (StorageFull, TimedOut) as error:
+                full = error if isinstance(error, StorageFull) else full
+                if full is None:
                     raise
-                yield from self._rest(backoff_s)
-                backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+                if full is not error or self.connection.clock() + backoff_s >= deadline:
+                    raise StillFull(f"timed out: {what}: {full.message}") from error
+            yield from self._rest(backoff_s)
+            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
 
     def drop(self, stages: Iterable[Stage], deadline: float) -> Steps[None]:
         """Drop stages; decided ones stay, missing ones are no error."""

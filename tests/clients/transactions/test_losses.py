@@ -12,6 +12,7 @@ from penstock.broker import ServeConfig
 from penstock.broker.errors import LimitReached, StageLost, Unavailable
 from penstock.clients import TimedOut, connect
 from penstock.clients.connection import connection, driver
+from penstock.clients.errors import StillFull
 from penstock.clients.producing import partition_sender as sender
 from penstock.clients.transactions import verbs
 from penstock.storage.errors import Closed, StorageFull
@@ -174,8 +175,19 @@ def test_a_commit_without_room_says_so_when_patience_ends(penstock_client, losin
     penstock_client.create_topic("t")
     losing(TransactionCommitted, instead=lambda answer: Failure(answer.request, StorageFull.code, "full", True))
     transaction = penstock_client.transaction()
-    with pytest.raises(StorageFull, match="full"):
+    with pytest.raises(StillFull, match=r"committing epoch 1 of .* may be decided .*: full$"):
         transaction.commit(timeout=30)
+
+
+def test_a_commit_without_room_says_so_though_its_last_answer_does_not_come(penstock_client, losing, monkeypatch):
+    monkeypatch.setattr(verbs, "BACKOFF_MIN_S", 0.001)
+    penstock_client.create_topic("t")
+    losing(TransactionCommitted, 1, instead=lambda answer: Failure(answer.request, StorageFull.code, "full", True))
+    losing(TransactionCommitted, 2)
+    transaction = penstock_client.transaction()
+    with pytest.raises(StillFull, match=r": full$"):
+        transaction.commit(timeout=0.3)
+    assert transaction.commit() is True
 
 
 def test_as_many_stages_as_a_commit_takes_fit_into_its_frame(penstock_client):
