@@ -170,6 +170,8 @@ class Overlay(Generic[S]):
             state.apply(entry, entry.place.time_us or state.time_us)
             if entry.place.seq:
                 state.batch_applied(entry.place)
+        for effect, _ in self._tail.effects.values():
+            state.effect(effect, state.time_us)
         return state
 
     @property

@@ -114,6 +114,15 @@ def test_a_barrier_waits_for_the_last_of_what_is_proposed_wherever_it_is():
     assert words == [["committed 1"], ["committed 2"], ["committed 3"], ["committed 3"]]
 
 
+def test_effects_behind_the_queue_stay_proposed_when_another_process_appended_before_it():
+    rig = Rig()
+    overlay = overlay_on(rig)
+    overlay.propose(fx.OwnerSet("g", "m", 1, 0))
+    overlay.propose_in_order(fx.ProducersExpired([9]))
+    overlay.follow([Entry(Place(0, 1, 0, 1, 1, rig.now.wall_us), 9)], 100)
+    assert (overlay.proposed.end, overlay.proposed.groups.get("g").epoch) == (1, 1)
+
+
 def test_a_log_that_is_poisoned_fails_what_is_in_flight_and_what_is_queued_each_once():
     rig = Rig()
     overlay, in_flight, queued, tail = overlay_on(rig), Told(), Told(), Told()
