@@ -140,7 +140,7 @@ class Housekeeping:
                 partition.delete_group(state.group)
         self._queues.upkeep.look(topic, partition, time_us)
         self._queues.barriers.look(partition, time_us)
-        self._transactions.look(partition, time_us)
+        self._transactions.look(partition)
 
     def _is_left(self, topic: Topic, partition: Partition, state: GroupState, oldest_us: int) -> bool:
         """Whether a group has no members, was silent on all partitions, and nothing is proposed for it on this one."""

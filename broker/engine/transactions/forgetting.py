@@ -4,7 +4,7 @@ Idea: housekeeping drops stages and names that were idle for long. Names also go
 first those that are due, then one-time names (`~`), which clients commit again only after a lost answer.
 
 Contract: every decision is an effect, in bounded portions. Never drops a stage that is decided, or might be because a
-decision cannot be read; never forgets an unfinished transaction. Stages have the grace of the office. Time is log time.
+decision cannot be read; never forgets an unfinished transaction. Stages and names have the grace of the office.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ..tables import effects as fx
 from .home import NAME
 
 if TYPE_CHECKING:
-    from ..logs.clock import LogTime
     from ..logs.grace import Grace
     from ..logs.partition import Partition
     from ..ports import NodeConfig
@@ -33,31 +32,30 @@ FLEETING_S = 3600.0
 class Forgetting:
     """Expires the stages and names of a node."""
 
-    def __init__(self, config: NodeConfig, time: LogTime, grace: Grace, home: Home, commits: Commits) -> None:
+    def __init__(self, config: NodeConfig, grace: Grace, home: Home, commits: Commits) -> None:
         self.dropped = 0  # stages
-        self._time = time
         self._grace = grace
         self._home = home
         self._commits = commits
         self._most = config.max_transactions
         self._stage_s = config.stage_expiry_s
-        self._lasting_us = round(config.transaction_expiry_s * 1e6)
-        self._fleeting_us = min(round(FLEETING_S * 1e6), self._lasting_us)
+        self._lasting_s = config.transaction_expiry_s
+        self._fleeting_s = min(FLEETING_S, self._lasting_s)
 
-    def look(self, partition: Partition, time_us: int) -> None:
+    def look(self, partition: Partition) -> None:
         """Look at one partition that takes writes."""
         if partition.committed.stages:
             self._drop_old(partition)
         if partition.topic == NAME and not partition.state_damaged:
             self._commits.log_finished(partition)
-            self._forget(partition, self._outlived(partition, time_us))
+            self._forget(partition, self._outlived(partition))
 
     def make_room(self, home: Partition, name: str) -> None:
         """Let there be room for one more transaction. Raises LimitReached."""
         table = home.proposed.transactions
         if name in table.by_name or len(table) < self._most:
             return
-        names = self._outlived(home, self._time.last_us) or table.oldest_fleeting(PORTION)
+        names = self._outlived(home) or table.oldest_fleeting(PORTION)
         if not names:
             raise LimitReached(
                 f"{home!r} remembers {len(table)} transactions, which is the limit: use one name with rising epochs, "
@@ -78,10 +76,11 @@ class Forgetting:
             self.dropped += len(gone)
             partition.propose_in_order(fx.StagesDropped(gone))
 
-    def _outlived(self, home: Partition, time_us: int) -> list[str]:
+    def _outlived(self, home: Partition) -> list[str]:
         """Names that are due, as committed, where times are certain, and not decided anew or forgotten since."""
         there, ahead = home.committed.transactions, home.proposed.transactions
-        found = there.outlived(time_us - self._lasting_us, time_us - self._fleeting_us, PORTION)
+        silent_us = self._grace.silent_us
+        found = there.outlived(silent_us(self._lasting_s), silent_us(self._fleeting_s), PORTION)
         return [name for name in found if ahead.last_epoch(name) == there.last_epoch(name)]
 
     def _forget(self, home: Partition, names: list[str]) -> None:

@@ -50,15 +50,15 @@ class Transactions:
         self._publisher = Publisher(registry, self._reader, alarms, time)
         home = Home(registry, maker, config)
         self._commits = Commits(registry, home, self._publisher, alarms, seals)
-        self._forgetting = Forgetting(config, time, grace, home, self._commits)
+        self._forgetting = Forgetting(config, grace, home, self._commits)
         self._committing = Committing(
             registry, port, config, time, alarms, home, self._commits, self._forgetting, guard
         )
         self.handlers: Handlers = self._committing.handlers
 
-    def look(self, partition: Partition, time_us: int) -> None:
+    def look(self, partition: Partition) -> None:
         """Time has passed."""
-        self._forgetting.look(partition, time_us)
+        self._forgetting.look(partition)
 
     def warmed(self, token: Hashable) -> bool:
         """Pages are in memory; whether a read of stages waited for them."""

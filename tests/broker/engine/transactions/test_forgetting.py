@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from penstock.broker.engine import Now
 from penstock.broker.engine.transactions import forgetting
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
@@ -99,6 +101,22 @@ def test_names_are_forgotten_long_after_their_last_epoch_and_fleeting_ones_after
     rig.restart()
     assert [state(rig, name)[0] for name in ("lasting", "renewed")] == [-1, 2]
     assert commit(rig, "lasting", 1).repeated is False, "it is a new one"
+
+
+@pytest.mark.parametrize("name", ["~once", "lasting"])
+def test_a_name_is_not_forgotten_for_the_time_that_no_broker_was_there(name: str):
+    """A client that had no answer when the broker went away asks again when it is back."""
+    rig = Rig(housekeeping_s=1.0, transaction_expiry_s=HOUR_S, grace_s=HOUR_S)
+    topic = rig.topic()
+    only = put(rig, topic, 1, b"1")
+    assert commit(rig, name, 1, only).repeated is False
+    rig.now = Now(rig.now.wall_us + round(3 * HOUR_S * 1e6), rig.now.monotonic_s + 3 * HOUR_S)
+    rig.restart(clean=False)
+    rig.pass_time(HOUR_S / 4, step=1.0)
+    assert commit(rig, name, 1, only).repeated is False
+    assert rig.read(topic) == [b"1"]
+    rig.pass_time(HOUR_S / 4, step=1.0)
+    assert state(rig, name)[0] == -1, "but not for ever"
 
 
 def test_a_name_with_something_unfinished_is_not_forgotten():
