@@ -210,11 +210,11 @@ class Committing:
         if home.proposed.transactions.last_epoch(message.transaction) >= message.epoch:
             self._repeat(home, peer, message, keys)
             return
+        home.check_writable()  # before the stages: where a decision may be lost, they may be sealed by that very one
         if not self._are_durable([self._check(stage, principal) for stage in message.stages]):
             self._put_off[id(asking)] = asking
             self._look_again(lambda: self._commit_later(topic, asking, keys))
             return
-        home.check_writable()
         self._forgetting.make_room(home, message.transaction)
         commit = self._commits.begin(
             home, message.transaction, message.epoch, keys, "" if principal is None else principal.name
