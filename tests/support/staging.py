@@ -52,10 +52,12 @@ class Told:
         self.errors.append(error)
 
 
-def portion(rig: Rig, topic: bytes, stage: int = STAGE, max_bytes: int = 1 << 20, partition: int = 0) -> Portion:
+def portion(
+    rig: Rig, topic: bytes, stage: int = STAGE, max_bytes: int = 1 << 20, partition: int = 0, most: int = 1000
+) -> Portion:
     """The next batches of a stage, read back."""
     found: list[Portion] = []
-    wanted = Portion(partition_of(rig, topic, partition), stage, max_bytes, found.append)
+    wanted = Portion(partition_of(rig, topic, partition), stage, max_bytes, most, found.append)
     StageReader(rig.port).read(wanted)
     assert found == [wanted]
     return wanted

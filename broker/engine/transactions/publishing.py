@@ -4,7 +4,7 @@ Idea: each partition has a line of decided stages, in the order of their decisio
 commit starts the next one. The partition's own state says how far a stage is published, so publishing resumes there
 after a crash or a failure, and appends nothing twice.
 
-Contract: one portion of a partition at a time, a few partitions at once, and one large portion per turn of the broker,
+Contract: one portion of a partition at a time, a few partitions at once, and one full portion per turn of the broker,
 so that others wait less and the disk writes one portion while the next is read. The commit that waits for a stage is
 told of each failure, and once that it is published. Appends that fail (a full disk) are retried after a pause; they
 leave as much of the disk as all records do. On a poisoned log nothing is tried before the next start. A stage unknown
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 PORTION_BYTES = 4 << 20
 """Appended at once to one partition; one batch at least."""
+
+PORTION_BATCHES = 256
+"""In one portion: each takes steps of its own, however small it is."""
 
 STAGES_MAX = 64
 """Small stages that are published together."""
@@ -127,7 +130,8 @@ class Load:
         """The batches to read of the next stage."""
         stage_id = self.line.jobs[self.stages].key[2]
         self.stages += 1
-        return Portion(self.line.partition, stage_id, PORTION_BYTES - self.size, done)
+        room_bytes, room = PORTION_BYTES - self.size, PORTION_BATCHES - len(self.batches)
+        return Portion(self.line.partition, stage_id, room_bytes, room, done)
 
     def take(self, portion: Portion) -> bool:
         """Take what was read. Returns whether there is room for the stage behind it."""
@@ -292,7 +296,7 @@ class Publisher:
         except Error as error:
             self._rest(line, error)
             return
-        self._begun_bytes += size
+        self._begun_bytes += max(size, PORTION_BYTES * len(batches) // PORTION_BATCHES)
         if self._begun_bytes >= PORTION_BYTES:
             self._alarms.set(self, 0, self._next_turn)
         portion = self._portion(line)

@@ -3,8 +3,8 @@
 Idea: a stage knows the runs of seqs of its batches; they are read run by run, a portion at a time.
 
 Contract: `done` is called once, at once or from a later `warmed`, with batches of that stage in order and all their
-columns verified, about `max_bytes` of them but at least one; `error` says why the next one cannot be read. Memory: the
-batches handed over.
+columns verified, `most` of them and about `max_bytes`, but at least one; `error` says why the next one cannot be read.
+Memory: the batches handed over.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 class Portion:
     """Batches that were asked for. `batches` are there once `done` was called."""
 
-    __slots__ = ("batches", "cursor", "done", "error", "left", "max_bytes", "partition", "size", "stage")
+    __slots__ = ("batches", "cursor", "done", "error", "left", "max_bytes", "most", "partition", "size", "stage")
 
-    def __init__(self, partition: Partition, stage: int, max_bytes: int, done: Callable[[Portion], None]) -> None:
+    def __init__(
+        self, partition: Partition, stage: int, max_bytes: int, most: int, done: Callable[[Portion], None]
+    ) -> None:
         """The unpublished batches, as committed; none when there is no such stage."""
         found = partition.committed.stages.get(stage)
         self.partition = partition
         self.stage = stage
         self.max_bytes = max_bytes
+        self.most = most
         self.done = done
         self.left = [] if found is None else found.runs[::-1]  # where to read, the next run last
         self.batches: list[Batch] = []
@@ -42,7 +45,8 @@ class Portion:
     @property
     def open(self) -> bool:
         """Whether there is more to read."""
-        return bool(self.left) and self.size < self.max_bytes and self.error is None
+        is_full = self.size >= self.max_bytes or len(self.batches) >= self.most
+        return bool(self.left) and not is_full and self.error is None
 
 
 class StageReader:
@@ -75,6 +79,7 @@ class StageReader:
         first, many = portion.left[-1]
         if portion.cursor is None:
             portion.cursor = portion.partition.reader.cursor_at(first)
+        many = min(many, portion.most - len(portion.batches))
         return self._port.read(portion.cursor, portion.max_bytes - portion.size, first + many - 1, portion)
 
 

@@ -150,6 +150,30 @@ def test_of_what_is_large_one_portion_is_appended_in_a_turn(monkeypatch: pytest.
     assert all(rig.read(topic, number) == values(6) for number in numbers)
 
 
+def test_of_small_batches_a_portion_has_so_many_and_one_portion_is_appended_in_a_turn(monkeypatch: pytest.MonkeyPatch):
+    """Each batch takes steps of its own: a transaction of ten thousand single sends is not published in one turn."""
+    monkeypatch.setattr(publishing, "PORTION_BATCHES", 10)
+    rig = Rig()
+    topic = rig.topic(partitions=2)
+    commit(rig, "first", 1)
+    wanted = {1: values(25, "s1"), 2: values(25, "s2"), 3: values(20, "s3")}
+    stages = [put(rig, topic, number, *wanted[number], partition=number // 3, batch=1) for number in wanted]
+    request = send_commit(rig, "etl", 1, *stages)
+    grown: list[tuple[int, int]] = []
+    before = (0, 0)
+    while answer_to(rig, request) is None:
+        assert len(grown) < 50
+        rig.turn(1)
+        ends = (partition(rig, topic, 0).end, partition(rig, topic, 1).end)
+        grown.append((ends[0] - before[0], ends[1] - before[1]))
+        before = ends
+    moved = [each for each in grown if any(each)]
+    assert sum(map(all, moved)) <= 1, "one was begun when it was decided, before the turn"
+    assert [one for one, _ in moved if one] == [10] * 5, "one has the end of a stage and the beginning of the next"
+    assert [other for _, other in moved if other] == [10] * 2
+    assert (rig.read(topic, 0), rig.read(topic, 1)) == (wanted[1] + wanted[2], wanted[3])
+
+
 def test_small_stages_of_several_partitions_are_appended_in_one_turn():
     rig = Rig()
     topic = rig.topic(partitions=publishing.AT_ONCE)

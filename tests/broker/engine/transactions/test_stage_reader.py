@@ -42,6 +42,15 @@ def test_a_portion_is_about_as_large_as_asked_and_has_one_batch_at_least():
     assert numbers(portion(rig, topic, max_bytes=3 * SIZE)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("others", [1, 100], ids=["runs of one", "one run"])
+def test_a_portion_has_so_many_batches_and_no_more(others: int):
+    rig, topic = filled(others=others)
+    assert numbers(portion(rig, topic, most=1)) == [0]
+    found = portion(rig, topic, most=5)
+    assert (numbers(found), found.error) == ([0, 1, 2, 3, 4], None)
+    assert numbers(portion(rig, topic, most=12)) == list(range(12))
+
+
 def test_the_next_portion_begins_behind_what_is_published():
     rig, topic = filled()
     publish(rig, topic, max_bytes=3 * SIZE)
@@ -70,7 +79,7 @@ def test_a_portion_that_the_disk_did_not_give_fails_for_now_and_is_no_damage():
 def test_a_portion_whose_pages_are_not_in_memory_is_told_when_they_are():
     rig, topic = filled()
     done: list[Portion] = []
-    wanted = Portion(partition_of(rig, topic), STAGE, 1 << 20, done.append)
+    wanted = Portion(partition_of(rig, topic), STAGE, 1 << 20, 1000, done.append)
     reader, rig.port.cold = StageReader(rig.port), []
     reader.read(wanted)
     reader.warmed(wanted)
@@ -116,7 +125,7 @@ def test_damage_to_its_neighbours_costs_a_stage_nothing():
 def test_a_batch_that_is_gone_is_told():
     rig, topic = filled()
     name = min(each for each in rig.store.files.contents if each.startswith(rig.store.directory(topic, 0)))
-    wanted = Portion(partition_of(rig, topic), STAGE, 1 << 20, lambda found: None)
+    wanted = Portion(partition_of(rig, topic), STAGE, 1 << 20, 1000, lambda found: None)
     rig.restart(clean=False)
     rig.store.files.unlink(name.replace(".index", ".segment"))
     StageReader(rig.port).read(wanted)
