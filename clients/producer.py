@@ -314,7 +314,7 @@ class Staging:
         return self._driver.run(self._core.stages(self._deadline(timeout)))
 
     def drop(self, timeout: Duration | None = None) -> None:
-        """End, and have the broker drop the stages within `timeout`. Idempotent."""
+        """End, and have the broker drop the stages within `timeout`; what a commit has decided stays. Idempotent."""
         self._driver.run(self._core.drop(self._deadline(timeout)))
 
     def close(self) -> None:

@@ -313,7 +313,7 @@ class AsyncStaging(Begun):
         return await self._driver.run(self._core.stages(self._deadline(timeout)))
 
     async def drop(self, timeout: Duration | None = None) -> None:
-        """End, and have the broker drop the stages within `timeout`. Idempotent."""
+        """End, and have the broker drop the stages within `timeout`; what a commit has decided stays. Idempotent."""
         await self._driver.run(self._core.drop(self._deadline(timeout)))
 
     async def close(self) -> None:
