@@ -97,8 +97,14 @@ class Key:
         lines += [f"broker {self.broker}"] if self.broker else []
         try:
             descriptor = os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write("".join(f"{line}\n" for line in lines))
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write("".join(f"{line}\n" for line in lines))
+                    file.flush()
+                    os.fsync(descriptor)
+            except BaseException:
+                os.unlink(path)  # a part of a key is none, and would be in the way of the next try
+                raise
         except FileExistsError:
             raise InvalidKey(f"{path} exists already: name another file for the new key") from None
         except OSError as error:

@@ -77,6 +77,7 @@ def command(
     --format lines  every value with a newline behind; any bytes
              json   an object per line: {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
                     bytes that are not UTF-8: "value_base64", "key_base64", "headers_base64"
+             msgpack  a map after the other, with the names of json and bytes as they are
              raw    values back to back, nothing added
     --from   earliest, latest, an offset, a time (2026-01-31T12:00), or so long ago (-15m);
              in a group: only for partitions that it has not read yet

@@ -19,7 +19,7 @@ def position(text: str, now: datetime) -> Position:
     """
     if text == "earliest" or text == "latest":
         return text
-    if text.isdigit():
+    if text.isdecimal():
         return int(text)
     if text.startswith("-"):
         return now - timedelta(seconds=units.seconds(text[1:]))
@@ -32,10 +32,10 @@ def position(text: str, now: datetime) -> Position:
 
 
 def moment(text: str) -> datetime:
-    """An ISO time; without a zone it is local. Raises ValueError."""
+    """An ISO time; without a zone it is local. Raises ValueError, also for one that is in no year of UTC."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"{text!r} is no time: write one like 2026-01-31T12:00, or with a zone: ...T12:00Z") from error
 
 

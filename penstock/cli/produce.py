@@ -45,6 +45,7 @@ def command(
            only a value is needed; the timestamp is in microseconds UTC
            topic, partition and offset, as `consume` writes them, are ignored: --partition says where records go
            bytes that are not UTF-8: "value_base64", "key_base64", "headers_base64"
+    msgpack  a map after the other, with the names of json and bytes as they are
     raw    every input whole as one record
     """
     if key_separator is not None and form != "lines":

@@ -58,6 +58,7 @@ def command(url: str | None) -> int:
     broker = address.broker_url(configuration.load({"url": url}))
     with _on(broker):
         if not sys.stdin.isatty():
+            sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # as Python has arguments
             return _run_all(sys.stdin)
         editor = _editor(configuration.config_directory(os.environ) / HISTORY)
         click.echo(f"{broker}; help says what there is, exit ends")
@@ -136,7 +137,7 @@ def _run(words: list[str]) -> int:
 def _watch(words: list[str]) -> int:
     """Run a command again and again until ^C, or until it fails."""
     every_s = WATCH_S
-    if words and words[0][0].isdigit():
+    if words and words[0][:1].isdigit():
         try:
             every_s = SOME_TIME.convert(words[0], None, None)
         except click.BadParameter as error:

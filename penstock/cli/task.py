@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import sys
 from datetime import datetime
 from itertools import islice
@@ -89,7 +90,7 @@ def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: s
     from ..clients.by_hand import ByHand
 
     with session.connect() as client:
-        worker = f"{getpass.getuser()}, by hand"
+        worker = _person()
         tasks = ByHand(client, group).lease(topic, worker, max_records=count, lease=lease_s, wait=wait_s)
     if session.output.as_json:
         for task in tasks:
@@ -98,6 +99,14 @@ def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: s
         return
     rows = [(task.name, task.attempt, shown(task.record.value)) for task in tasks]
     session.output.table(["leased", ">attempt", "value"], rows, empty="nothing to lease now")
+
+
+def _person() -> str:
+    """The name of a worker that is a person. In containers, a user may have none."""
+    try:
+        return f"{getpass.getuser()}, by hand"
+    except (KeyError, OSError):
+        return f"user {os.getuid()}, by hand"
 
 
 LEASED = click.argument("names", nargs=-1, required=True, metavar="ID[@TOKEN]...")
@@ -175,7 +184,7 @@ def claim(
     """Take leased tasks from their workers. Writes ID@TOKEN and attempt of each."""
     from ..clients.queues.task_ids import parse_task_id
 
-    name = worker or f"{getpass.getuser()}, by hand"
+    name = worker or _person()
     topics: dict[str, list[str]] = {}
     for id_ in ids:
         topics.setdefault(parse_task_id(id_)[0], []).append(id_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import penstock
@@ -160,6 +161,20 @@ def test_rejecting_and_releasing_by_hand(on: Cli, queue: str) -> None:
     assert (state(on, first), state(on, second)) == ("dead-lettered", "retrying")
     (again,) = on("task", "lease", queue, "--json").lines
     assert (again["id"], again["attempt"]) == (second, 1)
+
+
+def test_a_user_without_a_name_leases_by_hand(on: Cli, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container with another user id than the image has."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    _, other = enqueued(on, queue, "a", "b")
+    leased(on, queue)
+    on("task", "claim", other, "--force")
+    workers = [line["worker"] for line in on("task", "pending", queue, "--json").lines]
+    assert workers == [f"user {os.getuid()}, by hand"] * 2
 
 
 def test_leased_tasks_are_listed_with_their_workers(on: Cli, queue: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import os
 from pathlib import Path
@@ -89,3 +90,16 @@ def test_a_key_does_not_show_its_secret_and_is_neither_pickled_nor_copied():
     assert "5" * 64 not in f"{key} {key!r} {[key]}"
     with pytest.raises(TypeError, match="not pickled"):
         copy.copy(key)
+
+
+def test_a_key_that_cannot_be_written_leaves_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(InvalidKey, match="cannot be written: No space left"):
+            Key.generate().write(tmp_path / "key")
+    assert list(tmp_path.iterdir()) == []
+    Key.generate().write(tmp_path / "key")
+    assert Key.read(tmp_path / "key").public

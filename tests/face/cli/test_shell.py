@@ -53,6 +53,7 @@ def test_lines_are_commands_and_an_error_ends_none_but_its_own(on: Cli, topic: s
         ("watch", exits.USAGE, "watch what?"),
         ("watch 5s", exits.USAGE, "watch what?"),
         ("watch 5parsecs topic list", exits.USAGE, "5parsecs"),
+        ("watch ''", exits.USAGE, "No such command ''"),
         ("watch topic show no-such-topic", exits.NOT_FOUND, "no-such-topic"),
     ],
 )
@@ -60,6 +61,12 @@ def test_the_exit_code_is_that_of_the_last_command(on: Cli, line: str, code: int
     found = on("shell", stdin=f"topic list\n{line}\n".encode())
     assert found.code == code
     assert said in found.err
+
+
+def test_a_line_that_is_not_utf_8_is_an_error_of_that_line(on: Cli) -> None:
+    found = on("shell", stdin=b"topic show \xff\ntopic list\n")
+    assert found.code == exits.OK
+    assert "is not UTF-8" in found.err
 
 
 def test_help_is_about_the_shell_and_about_a_command(on: Cli) -> None:
