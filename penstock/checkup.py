@@ -290,13 +290,15 @@ def served_at(data: Path) -> str:
 
 def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:
     """What a running broker says of itself."""
-    copies, stages = (str(stats.get(f"{name}.stuck_because") or "") for name in ("outbox", "stages"))
+    stuck = ("outbox", "stages", "barriers")
+    copies, stages, callbacks = (str(stats.get(f"{name}.stuck_because") or "") for name in stuck)
     watched: list[tuple[str, str, Kind, str]] = [
         ("partitions.poisoned", "partitions are closed by a failed sync", "damage", "mend the disk, then restart it"),
         ("scrub.rotten", "logs have closed segments that do not verify", "damage", "penstock log verify says where"),
         ("partitions.damaged", "partitions are damaged", "damage", "penstock log verify says where"),
         ("outbox.stuck", "copies to other partitions cannot go on", "other", copies),
         ("stages.stuck", "transactions cannot be published", "other", stages),
+        ("barriers.stuck", "partitions have callbacks that cannot hear that tasks have ended", "other", callbacks),
         ("snapshots.failed", "snapshots were not written", "space", "see its log; the next start takes longer"),
     ]  # fmt: skip
     found = False
