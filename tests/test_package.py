@@ -82,6 +82,12 @@ def test_the_wheel_has_every_module_and_the_sdist_the_documents(sdist: Path, whe
         "deploy/Dockerfile",
         "examples/README.md",
     } <= inside
+    linked = set(re.findall(r"\]\((?![a-z]+:)([^)#\s]+)", (ROOT / "README.md").read_text()))
+    assert not linked - inside, "the description of the package leads there"
+    floors = (ROOT / floor for floor in ("storage", "transport", "broker"))
+    normative = {path.relative_to(ROOT) for floor in floors for path in floor.rglob("*.md")}
+    assert not {str(each) for each in normative} - inside
+    assert not {f"penstock/{each}" for each in normative} - names
 
 
 def locked() -> dict[str, list[Version]]:
