@@ -28,7 +28,7 @@ class Admission:
     def __init__(self, access: BrokerAccess) -> None:
         self._access = access
         self._guests: dict[str, str] = {}
-        self.refusals = Refusals("refused {} connections")
+        self.refusals = Refusals("refused connections")
 
     def expect(self, domain: str, speaker: str) -> None:
         """Admit one peer alone to a listener."""

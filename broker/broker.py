@@ -248,7 +248,7 @@ class Broker:
         """The log of what grants do not allow: one line a second, with the last of them."""
         guard, self._tell_forbidden_s = self._guard, at.monotonic_s + TELL_REFUSED_S
         refused, self._told_forbidden = guard.refused - self._told_forbidden, guard.refused
-        say(f"forbade {refused} requests, the last: user {guard.last_refusal}")
+        say(f"forbidden requests: {refused}, the last: user {guard.last_refusal}")
 
     # -- what else becomes readable ---------------------------------------------------------------
 

@@ -244,7 +244,7 @@ class Assembly:
         self._stack.callback(promises.close)
         if peers is None:
             store = self._store(promises, watermarks, jobs, doubts, cut=cut, order=None)
-            refusals = Refusals("the disk is full: refused records {} times", period_s=TELL_FULL_S)
+            refusals = Refusals("the disk is full: refusals of records", period_s=TELL_FULL_S)
             reserve = DiskReserve(partial(self._files.free, self._config.data), refusals.refused)
             return Node(
                 store, port, randomness=os.urandom, config=config, now=now(), lenders=lenders, reserve=reserve

@@ -52,7 +52,7 @@ class Lenders:
         self._rows = np.zeros(0, np.int64)
         self.logs: list[LogWriter] = []
         """The logs that are lent."""
-        self.refusals = Refusals("refused batches that {} producers appended by themselves, and cut them away")
+        self.refusals = Refusals("batches that producers appended by themselves, refused and cut away")
         self._granted: dict[LogWriter, tuple[Lender, int]] = {}  # with the producer's id
 
     def lend(

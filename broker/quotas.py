@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from ..storage.units import count_text
 from .errors import Overloaded
 
 BURST_S = 1.0
@@ -90,14 +91,16 @@ class Meter(Generic[Peer]):
         most = self.quota.connections
         if peer not in self._open:
             if most and len(self._open) >= most:
-                raise Overloaded(f"user {self._name} has {most} connections, its quota", retry_after=TRY_AGAIN_S)
+                said = f"user {self._name} has {count_text(most, 'connection')}, its quota"
+                raise Overloaded(said, retry_after=TRY_AGAIN_S)
             self._open[peer] = set()
 
     def begin(self, peer: Peer, request: int) -> None:
         """Count a request until it is answered. Raises Overloaded."""
         most = self.quota.in_flight
         if most and self._in_flight >= most:
-            raise Overloaded(f"user {self._name} has {most} requests in flight, its quota", retry_after=TRY_AGAIN_S)
+            said = f"user {self._name} has {count_text(most, 'request')} in flight, its quota"
+            raise Overloaded(said, retry_after=TRY_AGAIN_S)
         open_ = self._open[peer]
         if request not in open_:
             open_.add(request)

@@ -18,7 +18,7 @@ SHOWN_MOST = 200
 
 
 class Refusals:
-    """See the module. `what` is the line's beginning, for a count: "refused {} connections"."""
+    """See the module. `what` is counted: "refused connections"."""
 
     def __init__(self, what: str, tell: Callable[[str], None] = say, *, period_s: float = PERIOD_S) -> None:
         self._what = what
@@ -51,4 +51,4 @@ class Refusals:
             return
         refused, self._told, self._due_s = self.count - self._told, self.count, now_s + self._period_s
         shown = "".join(each if each.isprintable() else "?" for each in self._last[:SHOWN_MOST])
-        self._tell(f"{self._what.format(refused)}, the last: {shown}")
+        self._tell(f"{self._what}: {refused}, the last: {shown}")

@@ -77,7 +77,7 @@ class BrokerLink:
         self._topics: OrderedDict[str, tuple[Topic, float]] = OrderedDict()  # and until when they are trusted
         self._appenders: OrderedDict[tuple[str, bytes], Appender] = OrderedDict()  # by principal and topic id
         self._refused = refused or RefusedCounts()
-        self._refusals = ToldRefusals("{} batches of records were not appended", log.warning)
+        self._refusals = ToldRefusals("batches of records that were not appended", log.warning)
 
     # -- topics -----------------------------------------------------------------------------------------
 

@@ -56,9 +56,9 @@ class Users:
         self._guesses = Guesses()
         self.meters = Meters[Any]()
         """What each user has taken of this gateway."""
-        self.refusals = ToldRefusals("refused {} clients", log.warning)
+        self.refusals = ToldRefusals("refused clients", log.warning)
         """Of both doors: who did not authenticate."""
-        self.forbidden = ToldRefusals("forbade {} requests", log.warning)
+        self.forbidden = ToldRefusals("forbidden requests", log.warning)
         """What grants did not allow."""
 
     @classmethod

@@ -293,31 +293,31 @@ def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:
     stuck = ("outbox", "stages", "barriers")
     copies, stages, callbacks = (str(stats.get(f"{name}.stuck_because") or "") for name in stuck)
     watched: list[tuple[str, str, Kind, str]] = [
-        ("partitions.poisoned", "partitions are closed by a failed sync", "damage", "mend the disk, then restart it"),
-        ("scrub.rotten", "logs have closed segments that do not verify", "damage", "penstock log verify says where"),
-        ("partitions.damaged", "partitions are damaged", "damage", "penstock log verify says where"),
-        ("outbox.stuck", "copies to other partitions cannot go on", "other", copies),
-        ("stages.stuck", "transactions cannot be published", "other", stages),
-        ("barriers.stuck", "partitions have callbacks that cannot hear that tasks have ended", "other", callbacks),
-        ("snapshots.failed", "snapshots were not written", "space", "see its log; the next start takes longer"),
+        ("partitions.poisoned", "partitions that a failed sync closed", "damage", "mend the disk, then restart it"),
+        ("scrub.rotten", "logs with closed segments that do not verify", "damage", "penstock log verify says where"),
+        ("partitions.damaged", "damaged partitions", "damage", "penstock log verify says where"),
+        ("outbox.stuck", "copies to other partitions that cannot go on", "other", copies),
+        ("stages.stuck", "transactions that cannot be published", "other", stages),
+        ("barriers.stuck", "partitions of callbacks that cannot hear that tasks have ended", "other", callbacks),
+        ("snapshots.failed", "snapshots that were not written", "space", "see its log; the next start takes longer"),
     ]  # fmt: skip
     found = False
     for counter, what, kind, advice in watched:
         if stats.get(counter):
             found = True
-            yield Finding("broker", "bad", f"{stats[counter]} {what}", advice, kind)
+            yield Finding("broker", "bad", f"{what}: {stats[counter]:,}", advice, kind)
     for counter, what, advice in (
-        ("connections.refused", "connections were refused for want of descriptors", "raise LimitNOFILE"),
+        ("connections.refused", "connections refused for want of descriptors", "raise LimitNOFILE"),
         (
             "lending.refused",
-            "producers appended by themselves what could not stand",
+            "producers that appended by themselves what could not stand",
             "look for a program that writes its files",
         ),
-        ("clock.ahead_us", "us the clock is behind the log: it was set back", "correct the clock"),
+        ("clock.ahead_us", "microseconds that the clock is behind the log, as it was set back", "correct the clock"),
     ):
         if stats.get(counter):
             found = True
-            yield Finding("broker", "warning", f"{stats[counter]} {what}", advice)
+            yield Finding("broker", "warning", f"{what}: {stats[counter]:,}", advice)
     if not found:
         follows = stats.get("cluster.leads") == 0
         topics = stats.get("topics", 0)

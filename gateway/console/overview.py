@@ -26,12 +26,12 @@ _LATENCIES = {
     "Age at delivery": "deliver.age_us",
 }  # fmt: skip
 _WORTH_A_LOOK: dict[str, tuple[Level, str]] = {
-    "partitions.poisoned": ("bad", "{} partitions take no records, because a sync failed. Run penstock doctor."),
-    "partitions.damaged": ("bad", "{} partitions have damaged records. Run penstock log verify."),
-    "outbox.stuck": ("bad", "{} copies to dead topics cannot go on."),
-    "stages.stuck": ("bad", "{} transactions cannot be published."),
-    "snapshots.failed": ("warning", "{} snapshots of state were not written."),
-    "connections.refused": ("warning", "{} connections were refused for lack of descriptors."),
+    "partitions.poisoned": ("bad", "Partitions that take no records, as a sync failed: {}. Run penstock doctor."),
+    "partitions.damaged": ("bad", "Partitions with damaged records: {}. Run penstock log verify."),
+    "outbox.stuck": ("bad", "Copies to dead topics that cannot go on: {}."),
+    "stages.stuck": ("bad", "Transactions that cannot be published: {}."),
+    "snapshots.failed": ("warning", "Snapshots of state that were not written: {}."),
+    "connections.refused": ("warning", "Connections refused for lack of descriptors: {}."),
 }
 
 

@@ -94,7 +94,8 @@ def list_(file: str, output: Output) -> None:
             output.json({"user": name, "kind": grant.kind, "operations": operations, "resource": grant.pattern})
         return
     rows = [[name, grant.kind, ",".join(in_order(grant.operations)), grant.pattern] for name, grant in found]
-    output.table(["user", "", "operations", "resource"], rows, empty="nothing is allowed yet: penstock acl add --help")
+    columns = ["user", "kind", "operations", "resource"]
+    output.table(columns, rows, empty="nothing is allowed yet: penstock acl add --help")
 
 
 @command.command(short_help="Say whether a user may do something.")

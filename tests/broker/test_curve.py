@@ -160,7 +160,7 @@ def test_each_way_not_to_get_in_ends_at_once_in_one_error_that_says_what_to_do(p
         assert place.tcp in caught.value.message
     with pytest.raises(InvalidKey, match="names no broker"):
         place.connect(Key.generate())
-    until(lambda: said(place, r"refused \d+ connections, the last: key:[0-9a-f]{64} at 127.0.0.1: "))
+    until(lambda: said(place, r"refused connections: \d+, the last: key:[0-9a-f]{64} at 127.0.0.1: "))
     assert other.secret not in place.running.errors()
 
 

@@ -112,9 +112,9 @@ def test_a_connection_is_counted_for_the_principal_that_asked_last():
     meters.connect("first", bob)
     meters.connect("second", ann)
     ann.begin("second", 1)
-    with pytest.raises(Overloaded, match="bob has 1 connections"):
+    with pytest.raises(Overloaded, match="bob has 1 connection, its quota"):
         meters.connect("second", bob)
-    with pytest.raises(Overloaded, match="ann has 1 connections"):
+    with pytest.raises(Overloaded, match="ann has 1 connection, its quota"):
         meters.connect("third", ann)
     for peer in ("first", "second"):
         meters.lost(peer)

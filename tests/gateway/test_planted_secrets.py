@@ -186,7 +186,7 @@ def test_no_secret_is_in_a_log_an_argument_an_error_a_page_or_the_settings(plant
     planted.process.send_signal(signal.SIGTERM)
     planted.process.wait(60)
     logged = (planted.folder / "log").read_text()
-    assert "refused 1 connections" in logged
+    assert "refused connections: 1" in logged
     assert "wrong password, from 127.0.0.1" in logged
     for secret in planted.secrets:
         assert secret not in shown + logged + (planted.folder / "access").read_text()

@@ -40,8 +40,8 @@ def test_wrong_passwords_and_tokens_are_logged_with_their_source_and_without_the
 
     asyncio.run(asyncio.wait_for(refuse(), 30))
     first, *rest = caplog.messages
-    assert first == "refused 1 clients, the last: user 'ann' with a wrong password, from 1.2.3.4"
-    assert sum(int(said.split()[1]) for said in rest) == 3
+    assert first == "refused clients: 1, the last: user 'ann' with a wrong password, from 1.2.3.4"
+    assert sum(int(said.split()[2].rstrip(",")) for said in rest) == 3
     assert rest[-1].endswith("robot has expired, from 5.6.7.8")
     for secret in ("s3cret", "t0ken", expired, "secret-as-name"):
         assert secret not in caplog.text
@@ -62,8 +62,8 @@ def test_what_grants_forbid_is_logged_with_user_and_resource(broker: Serving, tm
     lines = [process.process.stderr.readline().decode() for _ in range(2)]  # the second comes a second later
     assert process.stop() == 0
     assert lines == [
-        "penstock gateway: forbade 1 requests, the last: user ann has no permission to read topic:orders\n",
-        "penstock gateway: forbade 1 requests, the last: user robot has no permission to see node\n",
+        "penstock gateway: forbidden requests: 1, the last: user ann has no permission to read topic:orders\n",
+        "penstock gateway: forbidden requests: 1, the last: user robot has no permission to see node\n",
     ]
 
 

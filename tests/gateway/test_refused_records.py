@@ -25,7 +25,7 @@ def test_the_log_says_which_records_were_refused_and_why(broker: Any):
         native.delete_topic("refused")
     process.process.send_signal(signal.SIGTERM)
     said = process.process.communicate(timeout=30)[1].decode()
-    assert "1 batches of records were not appended, the last: refused of user default: unknown_topic: " in said
+    assert "batches of records that were not appended: 1, the last: refused of user default: unknown_topic: " in said
     assert "secret" not in said
 
 
@@ -37,4 +37,4 @@ def test_the_log_says_that_the_broker_did_not_answer(own: Any):  # noqa: F811
             client.xadd("late", {"f": "v"})
     process.process.send_signal(signal.SIGTERM)
     said = process.process.communicate(timeout=30)[1].decode()
-    assert "1 batches of records were not appended, the last: late of user default: timed_out: " in said
+    assert "batches of records that were not appended: 1, the last: late of user default: timed_out: " in said

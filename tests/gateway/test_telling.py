@@ -13,9 +13,9 @@ from penstock.gateway.telling import ToldRefusals
 def test_what_comes_within_a_period_is_told_of_in_one_line_after_it_again_and_again(monkeypatch: pytest.MonkeyPatch):
     async def note() -> list[str]:
         told: list[str] = []
-        refusals = ToldRefusals("{} refused", told.append)
+        refusals = ToldRefusals("refused", told.append)
         refusals.note("one")
-        assert told == ["1 refused, the last: one"]
+        assert told == ["refused: 1, the last: one"]
         timers: list[Any] = []
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(loop, "call_later", lambda after, call: timers.append((after, call)) or timers)
@@ -29,4 +29,4 @@ def test_what_comes_within_a_period_is_told_of_in_one_line_after_it_again_and_ag
             call()
         return told
 
-    assert asyncio.run(note()) == ["1 refused, the last: one", *["2 refused, the last: three"] * 2]
+    assert asyncio.run(note()) == ["refused: 1, the last: one", *["refused: 2, the last: three"] * 2]

@@ -21,7 +21,7 @@ def test_grants_are_added_listed_checked_and_taken_back(cli: Cli, tmp_path: Path
         {"user": "ann", "kind": "allow", "operations": ["read", "write"], "resource": "topic:a*"},
         {"user": "*", "kind": "deny", "operations": ["see", "read", "write", "manage"], "resource": "topic:ab"},
     ]
-    assert cli("acl", "list", path).text.split()[:3] == ["user", "operations", "resource"]
+    assert cli("acl", "list", path).text.split()[:4] == ["user", "kind", "operations", "resource"]
     for resource, operations, code in [
         ("topic:ac", "read,write", exits.OK), ("topic:ac", "manage", exits.FAILED), ("topic:ab", "see", exits.FAILED),
     ]:  # fmt: skip
