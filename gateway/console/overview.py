@@ -28,8 +28,10 @@ _LATENCIES = {
 _WORTH_A_LOOK: dict[str, tuple[Level, str]] = {
     "partitions.poisoned": ("bad", "Partitions that take no records, as a sync failed: {}. Run penstock doctor."),
     "partitions.damaged": ("bad", "Partitions with damaged records: {}. Run penstock log verify."),
+    "scrub.rotten": ("bad", "Logs with closed segments that do not verify: {}. Run penstock log verify."),
     "outbox.stuck": ("bad", "Copies to dead topics that cannot go on: {}."),
     "stages.stuck": ("bad", "Transactions that cannot be published: {}."),
+    "barriers.stuck": ("bad", "Partitions of callbacks that cannot hear that tasks have ended: {}."),
     "snapshots.failed": ("warning", "Snapshots of state that were not written: {}."),
     "connections.refused": ("warning", "Connections refused for lack of descriptors: {}."),
 }

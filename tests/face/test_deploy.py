@@ -71,6 +71,12 @@ def test_the_page_names_every_alert():
     assert [name for name in alerts if f"`{name}`" not in page] == []
 
 
+def test_every_metric_to_look_into_has_an_alert():
+    page = (ROOT / "docs" / "seeing.md").read_text()
+    (row,) = re.findall(r"^\| (.*) \| look into it when one is above 0 \|$", page, re.MULTILINE)
+    assert [name for name in re.findall(r"`(\w+)`", row) if f"{name} > 0" not in RULES.read_text()] == []
+
+
 @pytest.mark.parametrize("words", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]])
 def test_promtool_accepts_the_rules(words):
     promtool = shutil.which("promtool")
