@@ -57,6 +57,9 @@ KEYED_MOST = 1000
 PASSED_MAX = 1000
 """Void or cancelled untouched records that each lease may skip again."""
 
+EXPIRED = 256
+"""Leases that end in one step: some milliseconds."""
+
 PASSED_AGAIN_US = 1_000_000
 """How often a group's place on the shelves is logged without a lease."""
 
@@ -286,14 +289,18 @@ def _still_leased(
     return None if queue is None or lease is None or not left else (queue, lease, left)
 
 
-def expire(partition: Partition, group: str, now_us: int, waiter: Waiter) -> None:
-    """End the leases whose time is up."""
+def expire(partition: Partition, group: str, now_us: int, waiter: Waiter) -> bool:
+    """End leases whose time is up, EXPIRED at most. Returns whether there may be more."""
     queue = find(partition, group)
     if queue is None or not serves(partition):
-        return
-    while (lease := queue.leases.next_end()) is not None and lease.until_us <= now_us:
+        return False
+    for _ in range(EXPIRED):
+        lease = queue.leases.next_end()
+        if lease is None or lease.until_us > now_us:
+            return False
         for effect in failed(queue, lease, list(lease.runs()), RAN_OUT, ready_at(now_us), ended=False):
             partition.propose(effect, waiter)
+    return True
 
 
 def extend(

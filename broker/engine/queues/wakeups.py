@@ -57,6 +57,7 @@ class Watching:
         self._time = time
         self._lines = lines
         self.rung: list[tuple[Partition, str]] = []
+        self._ending: set[tuple[Partition, str]] = set()  # more leases end once those that ended are committed
 
     def watch(self, partition: Partition, group: str) -> None:
         """Set the alarm of a group."""
@@ -67,7 +68,7 @@ class Watching:
         if lease is not None and self._grace.keeps(lease.until_us, usual_s):
             key, look = (Watching, partition, group), lambda _: self._ring(partition, group, self._time.last_us)
             self._deadlines.set(key, self._grace.end_s(usual_s), look)
-        elif lease is not None:
+        elif lease is not None and (partition, group) not in self._ending:
             self._set(partition, group, lease.until_us)
         if self._lines.wanted(partition, group):
             now_us = log_time(partition, self._time.last_us)
@@ -88,6 +89,7 @@ class Watching:
     def forget(self, partition: Partition) -> None:
         """The partition is gone."""
         for group in list(partition.latest.queues.by_name):
+            self._ending.discard((partition, group))
             self._alarms.cancel((partition, group))
             self._deadlines.cancel((Watching, partition, group))
 
@@ -97,7 +99,9 @@ class Watching:
     def _ring(self, partition: Partition, group: str, now_us: int) -> None:
         queue = find(partition, group)
         if queue is not None:
-            expire(partition, group, self._grace.over_us(_usual_s(queue)), Revisit(self, partition, group, now_us))
+            over_us = self._grace.over_us(_usual_s(queue))
+            if expire(partition, group, over_us, Revisit(self, partition, group, now_us)):
+                self._ending.add((partition, group))
         self.rung.append((partition, group))
 
     def take_rung(self) -> list[tuple[Partition, str]]:
@@ -105,8 +109,15 @@ class Watching:
         rung, self.rung = self.rung, []
         return rung
 
+    def go_on(self, partition: Partition, group: str, time_us: int) -> None:
+        """Leases that ended are committed: end more, if there are any."""
+        if (partition, group) in self._ending:
+            self._ending.remove((partition, group))
+            self._set(partition, group, time_us)
+
     def again(self, partition: Partition, group: str, time_us: int) -> None:
         """Look at a group in a while: something of it could not be written."""
+        self._ending.discard((partition, group))
         self._set(partition, group, time_us + RETRY_US)
 
 
@@ -123,7 +134,7 @@ def next_chance(queue: Queue, now_us: int) -> int | None:
 
 
 class Revisit:
-    """Waits for expired leases to be taken back, and has failures retried."""
+    """Waits for expired leases to be taken back, has more of them taken back then, and failures retried."""
 
     __slots__ = ("_group", "_partition", "_time_us", "_watching")
 
@@ -134,7 +145,7 @@ class Revisit:
         self._time_us = time_us
 
     def committed(self, place: Place) -> None:
-        """Do nothing: the proposal stands."""
+        self._watching.go_on(self._partition, self._group, self._time_us)
 
     def failed(self, error: Error) -> None:
         self._watching.again(self._partition, self._group, self._time_us)

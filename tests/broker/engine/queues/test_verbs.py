@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.engine import Now
+from penstock.broker.engine.queues import verbs
 from penstock.broker.engine.queues.topic_queues import proposed
 from penstock.broker.engine.tables import effects as fx
 from penstock.storage.batch import encode
+from penstock.storage.errors import StorageFull
 from penstock.storage.log import LogWriter
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import Verb
 from support.calls import calls
+from support.dead import opened
 from support.engine import Rig
 
 ACK, NACK, REJECT, RELEASE = Verb.ACK, Verb.NACK, Verb.REJECT, Verb.RELEASE
@@ -43,6 +47,40 @@ def test_a_lease_lives_through_a_restart_and_ends_in_time(rig: Rig, topic: bytes
     rig.pass_time(2)
     assert rig.lease(topic, most=3).runs == [(3, 3, 2)]
     assert [each.code for each in rig.settle(topic, m.Settle(0, lost.token, ACK))] == ["lease_lost"]
+
+
+def test_leases_that_end_together_end_a_few_at_a_time(rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(verbs, "EXPIRED", 4)
+    for _ in range(10):
+        rig.lease(topic)
+    rig.pass_time(29.75)
+    rig.now = Now(rig.now.wall_us + 500_000, rig.now.monotonic_s + 0.5)
+    left: list[int] = []
+    for _ in range(5):
+        rig.turn(1)
+        left.append(len(proposed(opened(rig, topic), "g").leases))
+    assert left == [6, 2, 0, 0, 0]
+    assert rig.lease(topic, most=10).runs == [(0, 10, 2)]
+
+
+def test_leases_that_cannot_end_on_a_full_disk_are_tried_again_after_a_while(
+    rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(verbs, "EXPIRED", 4)
+    for _ in range(10):
+        rig.lease(topic)
+    log, tries = rig.node.logs[1], list[int]()
+
+    def full(batches: object, now_us: int) -> None:
+        tries.append(now_us)
+        raise StorageFull("no space left")
+
+    append, log.append = log.append, full
+    rig.pass_time(33)
+    assert 2 <= len(tries) <= 4, "once a second"
+    log.append = append
+    rig.pass_time(2)
+    assert rig.lease(topic, most=10).runs == [(0, 10, 2)]
 
 
 @pytest.mark.parametrize("verb", [ACK, NACK, REJECT, RELEASE])
