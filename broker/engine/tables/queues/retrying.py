@@ -91,6 +91,8 @@ class RetryingTable(dict[int, RetryingRecord]):
 
     def _ripen(self, now_us: int) -> None:
         """Move what is ready by now to the ready ones."""
+        if len(self._ready) > 2 * len(self) + SLACK:  # where keys decide, they are taken past this list
+            self._ready = [offset for offset in self._ready if offset in self]
         timed, ripe = self._timed, set[int]()  # one that left and came back within a microsecond is there twice
         while timed and timed[0][0] <= now_us:
             ready_us, first, count = heappop(timed)

@@ -50,6 +50,19 @@ def test_a_record_that_comes_and_goes_leaves_nothing_behind():
     assert len(table._timed) <= SLACK + 3
 
 
+def test_ready_records_that_are_taken_past_the_list_leave_nothing_behind():
+    table = RetryingTable()
+    for offset in range(10_000):
+        table[offset] = RetryingRecord(1, offset)
+        assert table.next_us(offset) is None
+        del table[offset]
+    assert len(table._ready) <= SLACK + 3
+    for offset in (7, 5):
+        table[offset] = RetryingRecord(1, 1)
+    assert table.next_us(1) is None
+    assert table.ready(1, 2) == [5, 7]
+
+
 def test_records_set_together_are_one_entry_and_passed_once_when_they_leave():
     table = RetryingTable()
     table.put(0, 100_000, RetryingRecord(1, 5))
