@@ -1,5 +1,7 @@
 """Lines: waiting requests for records, first come first served, by topic and group.
 
+A request that finds records as it comes stands in no line: of those that came in the same turn, it may have the first.
+
 Contract: a request stands in one line until it leaves. Memory: one entry per waiting request, up to a limit, and one
 per worker that asked, up to another. Reads no records and sends no answers.
 """
