@@ -57,13 +57,17 @@ class Upkeep:
         retention, due_us = due.get(queue.group, (after_s, 0))
         if not dead or (retention == after_s and time_us < due_us):
             return
-        before_us = time_us - round(after_s * 1e6)
-        old = sorted(at for at, each in dead.items() if each.time_us <= before_us and at in ahead.dead_letters)
+        after_us, old = round(after_s * 1e6), list[int]()
+        for at, each in dead.items():  # the oldest first
+            if each.time_us > time_us - after_us or len(old) == PORTION:
+                break
+            if at in ahead.dead_letters:
+                old.append(at)
         if old:
-            partition.propose(fx.TasksDiscarded(queue.group, ranges(old[:PORTION])))
+            partition.propose(fx.TasksDiscarded(queue.group, ranges(sorted(old))))
             due.pop(queue.group, None)
         else:
-            due[queue.group] = (after_s, min(each.time_us for each in dead.values()) + round(after_s * 1e6))
+            due[queue.group] = (after_s, next(iter(dead.values())).time_us + after_us)
 
     def _renew_or_delete(self, topic: Topic, partition: Partition, queue: Queue, ahead: Queue, time_us: int) -> None:
         everywhere = _everywhere(topic, queue.group)

@@ -102,7 +102,7 @@ class Queue:
         self.workers = WorkerTable()  # by name
         self.retrying = RetryingTable()  # by offset
         self.held: dict[int, int] = {}  # key hash by offset
-        self.dead_letters: dict[int, DeadLetter] = {}  # by offset
+        self.dead_letters: dict[int, DeadLetter] = {}  # by offset, the oldest first
         self.cancelling: set[int] = set()  # leased, and not leased again
         self.cancelled: set[int] = set()  # done without being tried; skipped where they were untouched
         self.gone_below = 0  # trimmed: what is still leased below it has no end
@@ -430,7 +430,7 @@ class Queue:
             queue.leases.add(Lease.load(each))
         for offset, record in body.retrying:
             queue.retrying[offset] = record
-        queue.held, queue.dead_letters = dict(body.held), dict(body.dead_letters)
+        queue.held, queue.dead_letters = dict(body.held), dict(sorted(body.dead_letters, key=_since_us))
         queue.cancelling, queue.cancelled = set(body.cancelling), set(body.cancelled)
         queue.ended = dict.fromkeys(body.ended)
         queue.apart = set(body.apart)
@@ -443,3 +443,7 @@ class Queue:
 
 def _first(item: tuple[int, Any]) -> int:
     return item[0]
+
+
+def _since_us(item: tuple[int, DeadLetter]) -> int:
+    return item[1].time_us

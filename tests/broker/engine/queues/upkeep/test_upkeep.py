@@ -64,6 +64,49 @@ def test_many_are_given_up_in_portions(monkeypatch: pytest.MonkeyPatch):
     assert left == [3, 1, 0, 0]
 
 
+class Watched(dict[int, Any]):
+    """Notes what is looked at."""
+
+    def items(self) -> Any:
+        for item in super().items():
+            self.looked.append(item[0])
+            yield item
+
+    def __init__(self, found: dict[int, Any]) -> None:
+        super().__init__(found)
+        self.looked: list[int] = []
+
+
+def test_a_look_at_dead_records_ends_at_the_first_that_stays_and_is_repeated_when_that_is_over():
+    rig, topic = made(dead_retention_s=100.0)
+    die(rig, topic, [4])
+    die(rig, topic, [3])
+    books = queue(rig, topic)
+    books.dead_letters = watched = Watched(books.dead_letters)
+    rig.pass_time(50)
+    die(rig, topic, [1, 2])
+    rig.pass_time(40)
+    assert watched.looked == [4]
+    partition, proposed = opened(rig, topic), list[Any]()
+    propose, partition.propose = partition.propose, lambda effect: (proposed.append(effect), propose(effect))
+    rig.pass_time(20)
+    assert watched.looked == [4, 4, 3, 1, 1]
+    assert [each.ranges for each in proposed] == [[(3, 2)]]
+
+
+def test_the_oldest_of_dead_records_are_given_up_also_behind_a_restart():
+    rig, topic = made(dead_retention_s=100.0)
+    for offset in (7, 3, 5):
+        die(rig, topic, [offset])
+        rig.pass_time(20)
+    rig.restart()
+    left = []
+    for _ in range(4):
+        left.append(sorted(queue(rig, topic).dead_letters))
+        rig.pass_time(30 if len(left) == 1 else 20)
+    assert left == [[3, 5, 7], [3, 5, 7], [3, 5], [5]]
+
+
 def test_a_shorter_retention_counts_for_what_is_dead_already():
     rig, topic = made(dead_retention_s=1000.0)
     die(rig, topic, [1])
