@@ -14,7 +14,7 @@ from typing import Any
 from penstock.broker.engine import COLD, Node, NodeConfig, Now
 from penstock.broker.rights import Principal
 from penstock.storage.batch import Batch, batches, encode
-from penstock.storage.errors import Poisoned
+from penstock.storage.errors import Poisoned, StorageFull
 from penstock.storage.jobs import InlineJobs
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.log_ids import own_id
@@ -173,6 +173,17 @@ class Rig:
                 self.node.answer_ahead()
             self.node.advance(self.now)
             self.node.tick(self.now)
+
+    def refuse_one_append(self, topic: bytes, partition: int = 0) -> None:
+        """Let the next append to a partition find the disk full."""
+        log = self.node._registry.topics.get(topic).partition(partition).log
+        append = log.append
+
+        def full(batches: Any, now_us: int) -> Any:
+            log.append = append
+            raise StorageFull("no space left")
+
+        log.append = full
 
     def sync(self) -> None:
         """What a keeper does: make everything durable, then let the node know."""

@@ -335,12 +335,9 @@ def extend(
 def settle(partition: Partition, group: str, settle: Settle, now_us: int, chance: Chance) -> None:
     """Settle leased records; records settled before stay as they are.
 
-    Raises Unavailable, Poisoned, UnknownGroup, LeaseLost, UnknownLease, InvalidRequest.
+    Raises what `judge_settle` does.
     """
-    check_serves(partition)
-    queue = proposed(partition, group)
-    check_settle(settle)
-    lease = _held(partition, queue, settle)
+    lease = judge_settle(partition, group, settle)
     if lease is None:
         return
     if settle.verb == Verb.ACK and not (settle.ranges or settle.results):
@@ -348,8 +345,20 @@ def settle(partition: Partition, group: str, settle: Settle, now_us: int, chance
         return
     left = lease.among(settle.ranges)
     if left:
+        queue = proposed(partition, group)
         for effect in settled(queue, lease, left, settle, log_time(partition, now_us), chance):
             partition.propose(effect)
+
+
+def judge_settle(partition: Partition, group: str, settle: Settle) -> Lease | None:
+    """The lease that a worker settles; None when it settled all of it before.
+
+    Raises Unavailable, Poisoned, UnknownGroup, LeaseLost, UnknownLease, InvalidRequest.
+    """
+    check_serves(partition)
+    queue = proposed(partition, group)
+    check_settle(settle)
+    return _held(partition, queue, settle)
 
 
 def settle_held(partition: Partition, group: str, settle: Settle, now_us: int, chance: Chance) -> list[Range]:

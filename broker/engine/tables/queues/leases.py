@@ -157,12 +157,12 @@ class Lease:
         """Records of `ranges` that it still has, all if there are none, as (first offset, how many, attempt)."""
         if not ranges:
             return list(self.runs())
-        apart = _apart(ranges)
+        named = apart(ranges)
         found: list[Run] = []
-        for offset, count, attempt in self.runs():
-            at = max(bisect_right(apart, (offset,)) - 1, 0)
-            while at < len(apart) and apart[at][0] < offset + count:
-                low, high = max(offset, apart[at][0]), min(offset + count, apart[at][1])
+        for offset, count, attempt in self.within(named[0][0], named[-1][1]):
+            at = max(bisect_right(named, (offset,)) - 1, 0)
+            while at < len(named) and named[at][0] < offset + count:
+                low, high = max(offset, named[at][0]), min(offset + count, named[at][1])
                 if low < high:
                     found.append((low, high - low, attempt))
                 at += 1
@@ -213,12 +213,12 @@ class Lease:
 _offset_of = attrgetter("offset")
 
 
-def _apart(ranges: Sequence[Range]) -> list[tuple[int, int]]:
+def apart(ranges: Sequence[Range]) -> list[tuple[int, int]]:
     """Ranges as (first, end), in order and without overlap: a record that is named twice is one record."""
-    apart: list[tuple[int, int]] = []
+    named: list[tuple[int, int]] = []
     for first, count in sorted(ranges):
-        if apart and first <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(apart[-1][1], first + count))
+        if named and first <= named[-1][1]:
+            named[-1] = (named[-1][0], max(named[-1][1], first + count))
         else:
-            apart.append((first, first + count))
-    return apart
+            named.append((first, first + count))
+    return named

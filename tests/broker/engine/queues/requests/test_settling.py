@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
+from penstock.broker.engine.queues.requests import settling
 from penstock.broker.engine.queues.requests.settling import RECALLED
 from penstock.broker.engine.queues.topic_queues import proposed
 from penstock.transport import messages as m
+from support.dead import opened
 from support.engine import START_US, Rig
 
 ACK, NACK, REJECT, RELEASE = 0, 1, 2, 3
@@ -155,6 +159,62 @@ def test_a_token_from_before_a_group_was_made_again_settles_nothing(rig: Rig, to
     rig.ask(m.DeleteQueue, topic, "g")
     rig.restart()
     assert rig.lease(topic).token not in (old, new)
+
+
+def test_many_ranges_of_a_lease_are_settled_some_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(settling, "TOGETHER", 4)
+    topic = rig.topic("many")
+    rig.produce(topic, [b""] * 100)
+    token = rig.lease(topic, most=100).token
+    even = range(98, -1, -2)
+    settle = m.Settle(0, token, ACK, [(at, 1) for at in even], results=[(at, b"%d" % at) for at in even])
+    request, left = rig.next_request(), list[int]()
+    rig.send(m.SettleTasks(request, topic, "g", [settle]))
+    while not rig.answers(request):
+        left.append(proposed(opened(rig, topic), "g").leases.records)
+        rig.turn(1)
+    assert (left[0], left[-1], max(one - next_ for one, next_ in pairwise(left))) == (100, 50, 4)
+    assert rig.answers(request)[0].refused == []
+    assert [rig.ask(m.AskTask, topic, "g", 0, at).result for at in (0, 50, 98)] == [b"0", b"50", b"98"]
+    assert rig.ask(m.AskTask, topic, "g", 0, 1).state == "leased"
+
+
+def test_a_part_that_could_not_be_written_fails_the_settle(rig: Rig, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(settling, "TOGETHER", 4)
+    topic = rig.topic("many")
+    rig.produce(topic, [b""] * 100)
+    token = rig.lease(topic, most=100).token
+    rig.refuse_one_append(topic)
+    request = rig.next_request()
+    rig.send(m.SettleTasks(request, topic, "g", [m.Settle(0, token, ACK, [(at, 1) for at in range(0, 100, 2)])]))
+    while not (answers := rig.answers(request)):
+        rig.turn(1)
+    assert answers[0].code == "storage_full"
+
+
+def test_a_record_that_is_named_twice_among_many_has_its_result(rig: Rig, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(settling, "TOGETHER", 2)
+    topic = rig.topic("many")
+    rig.produce(topic, [b""] * 100)
+    token = rig.lease(topic, most=100).token
+    ranges, results = [(90, 1), (20, 1), (10, 40), (0, 1)], [(90, b"90"), (45, b"45"), (30, b"30"), (0, b"0")]
+    assert rig.settle(topic, m.Settle(0, token, ACK, ranges, results=results)) == []
+    assert [rig.ask(m.AskTask, topic, "g", 0, at).result for at in (0, 30, 45, 90)] == [b"0", b"30", b"45", b"90"]
+    assert codes(rig.settle(topic, m.Settle(0, token, ACK, [(1, 1), (2, 1), (3, 0)]))) == [(0, "unknown_lease")]
+
+
+@pytest.mark.parametrize("results", [[], [(1, b"")], [(300, b"")]])
+def test_of_many_ranges_none_is_settled_where_one_was_never_leased(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, results: list[tuple[int, bytes]]
+):
+    monkeypatch.setattr(settling, "TOGETHER", 4)
+    topic = rig.topic("many")
+    rig.produce(topic, [b""] * 100)
+    token = rig.lease(topic, most=50).token
+    ranges = [(at, 1) for at in range(2, 50, 2)] + ([] if results else [(60, 1)])
+    refused = codes(rig.settle(topic, m.Settle(0, token, ACK, ranges, results=results)))
+    assert refused == ([] if results == [(1, b"")] else [(0, "unknown_lease")])
+    assert proposed(opened(rig, topic), "g").leases.records == (26 if not refused else 50)
 
 
 # -- extending --------------------------------------------------------------------------------------
