@@ -145,6 +145,7 @@ class SettleRequests:
                     settle = structs.replace(outcome, token=token, ranges=some, results=list(said.items()))
                     done = verbs.settle_held(partition, group, settle, now_us, self.chance)
                     which += [(partition.number, *each) for each in done]
+                    partition.barrier(gather.one())  # each portion is in a write of its own, which may fail
                     yield
             partition.barrier(gather.one())
             self._watching.watch(partition, group)

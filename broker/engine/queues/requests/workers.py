@@ -99,12 +99,14 @@ class WorkerRequests:
                 partition.barrier(gather.one())
         else:
             for partition in has_it:
-                count += yield from self._settle(partition, message, now)
+                count += yield from self._settle(partition, message, now, gather)
                 verbs.forget(partition, group, worker, gather.one())
                 self._watching.watch(partition, group)
         gather.ready()
 
-    def _settle(self, partition: Partition, message: SetWorker, now: Now) -> Generator[int | None, None, int]:
+    def _settle(
+        self, partition: Partition, message: SetWorker, now: Now, gather: Gather
+    ) -> Generator[int | None, None, int]:
         """Settle what a worker holds on a partition. Returns how much."""
         group, choice, now_us = message.group, PendingChoice(worker=message.worker), self._time.read(now)
         outcome, count, offset = Settle(partition.number, 0, message.verb), 0, 0
@@ -120,6 +122,7 @@ class WorkerRequests:
                 settle = structs.replace(outcome, token=token, ranges=ranges)
                 done = verbs.settle_held(partition, group, settle, now_us, self._chance)
                 count += sum([many for _, many in done])
+            partition.barrier(gather.one())  # each portion is in a write of its own, which may fail
             yield
         return count
 

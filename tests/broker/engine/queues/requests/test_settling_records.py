@@ -211,6 +211,17 @@ def test_the_count_waits_for_the_commit_also_of_what_was_settled_before(rig: Rig
     assert [rig.answers(request)[0].count for request in requests] == [1, 0]
 
 
+def test_a_portion_that_could_not_be_written_is_a_failure(rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(settling, "TOGETHER", 1)
+    rig.lease(topic, most=10, partition=0)
+    rig.refuse_one_append(topic)
+    request = rig.next_request()
+    rig.send(m.SettleRecords(request, topic, "g", RELEASE, [], ranges=[(0, 0, 10)]))
+    while not (answers := rig.answers(request)):
+        rig.turn(1)
+    assert answers[0].code == "storage_full"
+
+
 def test_a_failed_write_is_a_failure_and_the_leases_still_end(rig: Rig, topic: bytes):
     rig.lease(topic, most=2, partition=0)
     request = rig.next_request()

@@ -32,6 +32,20 @@ def topic(rig: Rig) -> bytes:
     return topic
 
 
+def test_a_portion_of_what_a_worker_held_that_could_not_be_written_is_a_failure(
+    rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(workers, "TOGETHER", 1)
+    for _ in range(9):
+        rig.lease(topic, worker="ann", partition=0)
+    rig.refuse_one_append(topic)
+    request = rig.next_request()
+    rig.send(m.SetWorker(request, topic, "g", "ann", False, ACK))
+    while not (answers := rig.answers(request)):
+        rig.turn(1)
+    assert answers[0].code == "storage_full"
+
+
 def listed(rig: Rig, topic: bytes) -> list[tuple[str, int, int, int]]:
     """Name, records, and seconds since the start of the first and the last time; -1 for none."""
     answer = rig.ask(m.ListWorkers, topic, "g")
