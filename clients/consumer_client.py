@@ -82,7 +82,8 @@ class ConsumerClient:
             positions: offsets by partition to start at instead (without a group).
             delivery: as in `connect`, for this consumer. Several topics are not mapped: one connection brings all.
             auto_commit: commit every so many seconds what the application is done with; None leaves it to `commit`.
-            session_timeout: after so long a silence of this process the broker gives its partitions to others.
+            session_timeout: after so long a silence of this process, five minutes at most, the broker gives its
+                partitions to others.
             max_processing: after so long without a call the application counts as hung, and heartbeats end.
             window_bytes, window_records: what may be on its way; the most that is read again after a loss.
             verify: check every column against its checksum before it is handed out. False trusts memory and disks

@@ -56,6 +56,9 @@ REJOIN_MIN_S, REJOIN_MAX_S = 0.05, 2.0
 SAY_AGAIN_S = 0.1
 """After a grant that could not be sent: sooner would spin while the broker is away."""
 
+SIGN_MAX_S = 60.0
+"""Between two signs of life at most: brokers take a longer `session_timeout` for five minutes."""
+
 SILENCE_S = 2.0
 """A push endpoint that says nothing for so long is asked about: is there anything it should have brought? When
 it has not come after as long again, the endpoint is abandoned."""
@@ -125,6 +128,7 @@ class SessionLife:
         self._endpoint = ""
         self._heard = 0.0
         self._sign_at = FOREVER
+        self._sign_every_s = min(options.session_timeout_s / 3, SIGN_MAX_S)
         self._asking: Question | None = None
         self._joined_last = 0  # the session that the broker may know, though it may be lost here
         self._leaving: Question | None = None
@@ -198,7 +202,7 @@ class SessionLife:
         self._joined_last = answer.session
         self._backoff_s = 0.0
         self._heard = now
-        self._sign_at = now + options.session_timeout_s / 3
+        self._sign_at = now + self._sign_every_s
         self._connection.sessions[answer.session] = self
         self._reader.gained(self.session)
 
@@ -342,7 +346,7 @@ class SessionLife:
         return now - self.touched < self.options.max_processing_s
 
     def _sign_of_life(self, session: ConsumerSession, now: float) -> None:
-        self._sign_at = now + self.options.session_timeout_s / 3
+        self._sign_at = now + self._sign_every_s
         if self._is_alive(now):
             self.send_credit(session.sign_of_life())
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from penstock.broker import ServeConfig
+from penstock.broker.engine import NodeConfig
 from penstock.broker.errors import Fenced, SessionReplaced, Unavailable, UnknownProducer, UnknownTopic
 from penstock.clients import TimedOut, connect
 from penstock.clients.channels.zmq import ZmqChannel
@@ -417,6 +418,18 @@ def test_a_sign_of_life_that_cannot_be_sent_is_not_tried_without_end(penstock_cl
             offline.setattr(core.connection, "clock", lambda: later)
             core.turn(later)
             assert core.due() > later
+
+
+def test_a_long_session_timeout_gives_signs_of_life_as_often_as_brokers_want_them(penstock_client):
+    penstock_client.create_topic("t")
+    with penstock_client.consumer("t", group="g", session_timeout="1d") as consumer:
+        life, driver = consumer._core.life, penstock_client._driver
+        before = driver.connection.clock()
+        for _ in range(3):
+            due = life.due()
+            assert 0 < due - before < NodeConfig().session_timeout_max_s / 3
+            driver.do(lambda due=due: life.turn(due))
+            before = due
 
 
 def test_a_member_that_is_joined_again_elsewhere_ends(penstock_broker):
