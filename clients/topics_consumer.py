@@ -207,7 +207,7 @@ class TopicsConsumer(Generic[V]):
     def _close(self, *, failed: bool) -> None:
         if not self._core.ended and not self._driver.closed:
             try:
-                for core in self._core.cores.values():
+                for core in list(self._core.cores.values()):  # topics of a pattern may join meanwhile
                     run_last_told(core)
             finally:
                 self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))

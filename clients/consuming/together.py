@@ -92,8 +92,7 @@ class ConsumerCores:
         if self.chosen.has_patterns:
             self._look_at = self.connection.clock() + TOPICS_PERIOD_S
             self.connection.parts[self] = None
-        for core in list(self.cores.values()):
-            yield from core.joined(deadline)
+        yield from self._each(list(self.cores.values()), lambda core: core.joined(deadline), may_be_gone=True)
 
     def _add(self, topics: list[Topic], *, are_new: bool) -> None:
         present = {topic.name: topic for topic in topics}
@@ -360,5 +359,5 @@ class ConsumerCores:
         self.connection.parts.pop(self, None)
         if self._asking is not None:
             self._asking.cancel()
-        for core in self.cores.values():
+        for core in list(self.cores.values()):
             yield from core.close(deadline, failed=failed)

@@ -443,3 +443,37 @@ def test_it_ends_when_it_is_closed(client, three):
 )
 def test_names_and_patterns_choose(topics, present, found):
     assert Chosen(topics).among(present) == found
+
+
+def test_a_topic_of_a_pattern_that_goes_just_as_it_is_joined_is_missed_by_nobody(client, url, topic, monkeypatch):
+    add = ConsumerCores._add
+    for letter in "ab":
+        client.create_topic(f"{topic}-{letter}")
+    client.producer(f"{topic}-b").send(b"v")
+    with connect(url) as other:
+
+        def add_and_delete(cores, topics, *, are_new):
+            add(cores, topics, are_new=are_new)
+            if not are_new:
+                other.delete_topic(f"{topic}-a")
+
+        monkeypatch.setattr(ConsumerCores, "_add", add_and_delete)
+        with client.consumer([f"{topic}-*"]) as consumer:
+            assert [record.topic for record in fetched(consumer, 1)] == consumer.topics == [f"{topic}-b"]
+
+
+def test_a_topic_may_join_while_the_application_is_told_of_the_end(penstock_client):
+    told = []
+
+    def tell(change):
+        told.append(change)
+        if change.taken:
+            penstock_client.create_topic(f"t-{len(told)}")
+            penstock_client._driver.run(consumer._core.joined(penstock_client._connection.deadline()))
+
+    penstock_client.create_topic("t-0")
+    consumer = penstock_client.consumer(["t-*"], group="g", on_assignment=tell)
+    assert consumer.fetch(wait=0) == []
+    consumer.close()
+    assert consumer.closed
+    assert [change.taken for change in told] == [[], [0]]
