@@ -132,6 +132,8 @@ class ProducerCore:
         else:
             own = None if headers is None else checked_headers(headers)
             beside += extras_bytes(key, own, self.shape) + (0 if queued is None else len(queued.dedup))
+            if key is not None and type(key) is not bytes:
+                key = bytes(key)  # as of values: the caller may use its buffer again
             event_us = None if timestamp is None else event_time(timestamp)
             dedup = None if queued is None else queued.dedup or None
             sender = self._sender_of(dedup if key is None else key, partition)

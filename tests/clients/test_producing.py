@@ -258,3 +258,14 @@ def test_an_empty_key_is_a_key_and_goes_where_its_hash_says(client, topic, parti
     records = client.read(topic, expected, 0)
     assert {record.key for record in records} == {b""}
     assert [int(record.value[:1]) for record in records] == [0, 0, 1, 1, 2, 2, 3, 4]
+
+
+def test_a_key_is_copied_as_a_value_is(client, topic):
+    client.create_topic(topic)
+    value, key = bytearray(2), bytearray(2)
+    with client.producer(topic) as producer:
+        for number in range(50):
+            value[:] = key[:] = b"%02d" % number
+            producer.send_nowait(value, key=key if number % 2 else memoryview(key))
+    found = [(record.value, record.key) for record in client.read(topic, 0, 0)]
+    assert found == [(b"%02d" % number, b"%02d" % number) for number in range(50)]
