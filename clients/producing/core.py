@@ -340,15 +340,16 @@ class ProducerCore:
         return Pause(deadline, outcome=None if sender.gather is pending else pending)
 
     def flush(self, deadline: float) -> Steps[None]:
-        """Wait until nothing is gathered or in flight. Raises the first error not raised yet."""
+        """Wait until all that was sent before is settled. Raises the first error not raised yet."""
         for sender in self.senders:
             sender.ship()
-        for sender in self.senders:
-            while not sender.is_empty:
+        sent = [(sender, sender.unsettled) for sender in self.senders]  # others may go on sending all the time
+        for sender, records in sent:
+            while not all(each.settled for each in records):
                 sender.ship()
                 self._check(sender, deadline)
                 yield Pause(deadline)
-        self.jammed = None
+        self.is_full()
         raise_first(self.failed)
 
     # -- the end --------------------------------------------------------------------------------------

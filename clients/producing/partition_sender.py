@@ -114,12 +114,17 @@ class PartitionSender:
         return self.trouble is not None and self.trouble.code == StorageFull.code
 
     @property
+    def unsettled(self) -> list[Pending]:
+        """Records that are gathered, in flight, or left to report."""
+        found, session = [each.pending for each in self._returned], self.session
+        if session is not None:
+            found += [batch.handle for batch in (*session.settled, *session.in_flight)]
+        return [*found, self.gather] if self.gather.values else found
+
+    @property
     def is_empty(self) -> bool:
-        """Whether nothing is gathered, in flight, or left to report."""
-        session = self.session
-        if self.gather.values or self._returned:
-            return False
-        return session is None or not (session.in_flight or session.settled)
+        """Whether there are none."""
+        return not self.unsettled
 
     def has_room(self, size: int) -> bool:
         """Whether a batch can be added now. Raises what ended the sender."""

@@ -431,3 +431,22 @@ def test_a_flush_waits_for_functions_that_another_thread_has_begun_to_call(penst
     go.set()
     flushing.join(30)
     assert order == ["called", "flushed"]
+
+
+def test_a_flush_waits_for_what_was_sent_before_it_and_not_for_what_comes_meanwhile(penstock_client, heard):
+    """Without an end, as other threads do."""
+    penstock_client.create_topic("t")
+    goes_on = [True]
+
+    def again(outcome):
+        heard.append(outcome)
+        if goes_on:
+            producer.post(b"again", on_done=again)
+
+    producer = penstock_client.producer("t")
+    producer.post(b"first", on_done=again)
+    producer.flush()
+    assert heard
+    goes_on.clear()
+    producer.close()
+    assert all(isinstance(outcome, Posted) for outcome in heard)
