@@ -15,7 +15,7 @@ sockets, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -50,7 +50,7 @@ class Delivery(Struct, frozen=True, eq=False):
 class PartitionView(Struct):
     """One assigned partition. Invariant: committed <= position <= fetched, all next offsets.
 
-    `committed` is NOT_COMMITTED after a seek, until the new position is committed.
+    `committed` is NOT_COMMITTED after a seek, until the new position is committed; `cursor` is the group's.
     """
 
     partition: int
@@ -62,6 +62,7 @@ class PartitionView(Struct):
     end: int  # committed end of the partition as last heard
     revoked: bool = False
     paused: bool = False  # nothing of it is handed out under this epoch
+    cursor: int = NOT_COMMITTED  # as last heard
 
     @property
     def lag(self) -> int:
@@ -84,6 +85,8 @@ class ConsumerSession:
         self.changes = 0  # how often the partitions that may be read, or their epochs, became others
         self.revoked: list[int] = []
         """Partitions to release once the application is between records and its position is committed."""
+        self.taken: list[PartitionView] = []
+        """Partitions that were taken and given anew, as they were. The caller takes them off."""
         self._credit = CreditWindow(joined.session, window_bytes, window_records)
         self._number = 0
         self._epochs: dict[int, int] = {}  # newest seen of every partition ever assigned
@@ -97,7 +100,7 @@ class ConsumerSession:
         """Take on new partitions and epochs; returns deliveries that had come too early."""
         if message.session != self.session:
             return []
-        self._assign(message.assignments)
+        self._assign(message.assignments, message.revoked)
         for partition in message.revoked:
             if partition in self.partitions:
                 self.partitions[partition].revoked = True
@@ -121,18 +124,21 @@ class ConsumerSession:
         self.changes += 1
         self.revoked = [view.partition for view in self.partitions.values() if view.revoked]
 
-    def _assign(self, assignments: Iterable[Assignment]) -> None:
+    def _assign(self, assignments: Iterable[Assignment], revoked: Collection[int] = ()) -> None:
         for given in assignments:
             if given.epoch < self._epochs.get(given.partition, 0):
                 continue
             current = self.partitions.get(given.partition)
             if current is not None and current.epoch == given.epoch:
                 continue  # said again: positions have moved on since
+            if current is not None and current.revoked and given.partition not in revoked:
+                self.taken.append(current)  # it was not released in time, and comes back
+                current = None
             self._epochs[given.partition] = given.epoch
             at = given.offset
             # A new epoch for what we have is a seek: its position is not the group's cursor until committed.
-            committed = at if current is None else NOT_COMMITTED
-            view = PartitionView(given.partition, given.epoch, given.term, committed, at, at, at)
+            committed, cursor = (at, at) if current is None else (NOT_COMMITTED, current.cursor)
+            view = PartitionView(given.partition, given.epoch, given.term, committed, at, at, at, cursor=cursor)
             self.partitions[given.partition] = view
 
     # -- what comes ---------------------------------------------------------------------------------
@@ -237,6 +243,7 @@ class ConsumerSession:
             view = self.partitions.get(position.partition)
             if view is not None and view.epoch == position.epoch:
                 view.committed = max(view.committed, position.offset)
+                view.cursor = position.offset
 
     def positions(self) -> list[tuple[int, int]]:
         """Partition and next offset for the application: where to join again without a group."""

@@ -29,6 +29,7 @@ from ..errors import NoGroup
 from .columnar import Convert
 from .feed import Feed
 from .handout import Handout, Load, LoadingRun
+from .kept_places import KeptPlaces, read_on
 from .pauses import hold
 from .places import done_with, explicit, noted
 from .read_terms import ReadTerms
@@ -62,9 +63,7 @@ class ConsumerCore:
         self.begun: dict[int, int] = {}  # where this call began to hand out, by partition
         self.back_to: dict[int, int] = {}  # the same of a call that was interrupted before its records were given
         self._torn = False  # the feed was interrupted, and may have let go of something
-        self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
-        self._gone: set[int] = set()  # of these, the partitions that the next session did not have at first
-        self._wanted: dict[int, int] = {}  # the latest commit, of which Ctrl-C may have kept the answer from us
+        self.kept = KeptPlaces(options.group)
         self._is_asking = False  # `commit` waits for its answer: a later commit of less would take it back
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
         self._terms = ReadTerms(topic, options.group)
@@ -72,6 +71,7 @@ class ConsumerCore:
         self.telling: AssignmentNews | None = None  # the application, of partitions given and taken
         self.load: Load | None = None  # makes the records that the application gets of those with bytes
         self._held_in: ConsumerSession | None = None  # the session whose broker knows of these
+        self._holding: list[Question] = []  # what it was asked about them: their epochs change
         self._commit_at = FOREVER if options.auto_commit_s is None else connection.clock() + options.auto_commit_s
         self._committing: Question | None = None
         connection.parts[self] = None
@@ -81,13 +81,23 @@ class ConsumerCore:
         """The session, while there is one."""
         return self.life.session
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is a session, and the broker has answered what it was asked to hold in it."""
+        return self.session is not None and all(question.answer is not None for question in self._holding)
+
+    @property
+    def in_hand(self) -> tuple[dict[int, tuple[int, int]], Handout | None]:
+        """What the application is done with, and the run that it works on record by record. See done_with."""
+        return self._safe, self._handout if self._one_by_one else None
+
     # -- as SessionReader ---------------------------------------------------------------------------------
 
     def losing(self, session: ConsumerSession) -> None:
         """See SessionReader."""
         self._take_back()
         self._note()
-        self._kept.update({view.partition: (view.committed, view.position) for view in session.partitions.values()})
+        self.kept.keep(session.partitions.values())
         self._feed.clear()
         self._drop_handout()
         self._safe = {}
@@ -96,19 +106,27 @@ class ConsumerCore:
         """Resume where the application is, in partitions whose cursor was not moved meanwhile. See SessionReader."""
         welcome = self.connection.welcome
         assert welcome is not None, "a session has a broker that welcomed us"
-        if self._terms.may_differ(welcome.incarnation):
-            if self.options.group:  # it goes on from its cursors
-                self._kept.clear()
-            self.life.failure = self._terms.difference(session, self._kept) or self.life.failure
-        for partition, view in session.partitions.items():
-            committed, position = self._kept.pop(partition, (-1, -1))
-            ours = partition not in self._gone and view.committed in (committed, self._wanted.get(partition, committed))
-            if ours and position > view.position and self.options.group:
-                view.position = view.fetched = position
-        self._gone = set(self._kept)
-        hold(self.connection, self.paused, session, is_new=session is not self._held_in)
-        self._held_in = session
+        self._keep_taken(session)
+        may_go_on = not self._terms.may_differ(welcome.incarnation)
+        if not may_go_on:
+            self.life.failure = self._terms.difference(session, self.kept.positions) or self.life.failure
+        sought, anew = self.kept.resume(session, may_go_on=may_go_on)
+        if self.telling is not None:
+            self.telling.known.difference_update(anew)
+        is_new, self._held_in = session is not self._held_in, session
+        asked = hold(self.connection, self.life, self.paused, sought, session, is_new=is_new)
+        self._holding = [question for question in self._holding if question.answer is None] + asked
         self._release_idle()
+
+    def _keep_taken(self, session: ConsumerSession) -> None:
+        """Partitions went to another member and came back, perhaps while the application works on their records."""
+        for view in session.taken:
+            handout = self._handout
+            if handout is not None and handout.delivery.partition == view.partition:
+                view.position = max(view.position, handout.position)
+                self._drop_handout()
+        self.kept.give_up(session.taken)
+        session.taken = []
 
     def received(self, deliveries: Iterable[Delivery]) -> None:
         """See SessionReader."""
@@ -116,7 +134,7 @@ class ConsumerCore:
 
     def resume_positions(self) -> Mapping[int, int]:
         """See SessionReader."""
-        return {partition: position for partition, (_, position) in self._kept.items()}
+        return self.kept.positions
 
     # -- as Part ------------------------------------------------------------------------------------------
 
@@ -270,6 +288,7 @@ class ConsumerCore:
             return
         if self.telling is not None:
             self.telling.check(session)
+            self.kept.lost.clear()  # it was told, and begins them anew
         if self.options.auto_commit_s is not None:
             self._safe = {view.partition: (view.epoch, view.position) for view in session.partitions.values()}
         if session.revoked:
@@ -325,8 +344,7 @@ class ConsumerCore:
             view = None if self.session is None else self.session.partitions.get(partition)
             if view is not None:
                 view.position = position
-            if partition in self._kept:
-                self._kept[partition] = (self._kept[partition][0], position)
+        self.kept.move(self.back_to)
         self.back_to = {}
 
     # -- releasing ----------------------------------------------------------------------------------------
@@ -350,7 +368,7 @@ class ConsumerCore:
         if self.options.auto_commit_s is not None:
             moved = [position for position in session.to_commit() if position.partition in partitions]
             if moved:
-                self._commit_quietly(session, moved)
+                self.commit_quietly(session, moved)
         if self._handout is not None and self._handout.delivery.partition in partitions:
             self._drop_handout()
         # Behind the commit on the same connection, so the broker moves the cursor before it gives them away.
@@ -362,22 +380,21 @@ class ConsumerCore:
         """Make the cursor durable: exactly what was handed out, or explicit next offsets."""
         self.check_group()
         yield from self.in_a_session(lambda session: self._commit(session, positions, note, deadline), deadline)
-        lost, self._kept = [p for p, (done, at) in self._kept.items() if at > done], {}
-        if lost and positions is None:
+        if positions is None and (lost := self.kept.take_lost()):
             self.check_open()
-            raise Fenced(
-                f"partitions {lost} of topic {self.topic.name} went to other members of group {self.options.group} "
-                "before this commit: what was handed out of them since the last one is read again"
-            )
+            raise read_on(lost, self.topic.name, self.options.group)
 
     def _commit(
         self, session: ConsumerSession, positions: Mapping[int, int] | None, note: str, deadline: float
     ) -> Steps[None]:
         self._note()
-        wanted = noted(session.to_commit() if positions is None else explicit(session, positions), note)
+        if positions is not None and (lost := self.kept.take_lost(positions)):
+            raise read_on(lost, self.topic.name, self.options.group)
+        moved = [each for each in session.to_commit() if each.partition not in self.kept.lost]
+        wanted = noted(moved if positions is None else explicit(session, positions), note)
         if not wanted:
             return
-        self._wanted = {position.partition: position.offset for position in wanted}
+        self.kept.ask(wanted)
         self._is_asking = True
         what = f"committing group {self.options.group} on topic {self.topic.name}"
         try:
@@ -389,28 +406,29 @@ class ConsumerCore:
         finally:
             self._is_asking = False
         session.committed(wanted)
-        for partition in self._kept.keys() & self._wanted.keys():  # the session ended behind the answer
-            self._kept[partition] = (self._wanted[partition], self._kept[partition][1])
+        self.kept.committed(wanted)  # its session may have ended behind the answer
 
     def _commit_of(self, session: ConsumerSession, positions: list[Position]) -> Callable[[int], Commit]:
-        topic, group = self.topic.topic, self.options.group
-        return lambda request: Commit(request, session.session, topic, group, positions)
+        return lambda request: Commit(request, session.session, self.topic.topic, self.options.group, positions)
 
     def _auto_commit(self, now: float) -> None:
         """Commit everything but the record or list that the application works on."""
         every, session = self.options.auto_commit_s, self.session
         assert every is not None, "due only when asked for"
         self._commit_at = now + every
-        done = [] if session is None else done_with(session, self._safe, self._handout if self._one_by_one else None)
+        done = [] if session is None else done_with(session, *self.in_hand)
         if session is not None and done and self._committing is None and not self._is_asking:
-            self._committing = self._commit_quietly(session, done)
+            self._committing = self.commit_quietly(session, done)
 
-    def _commit_quietly(self, session: ConsumerSession, positions: list[Position]) -> Question:
+    def commit_quietly(self, session: ConsumerSession, positions: list[Position]) -> Question:
+        """Commit without waiting. What comes too late is read again by another member."""
+
         def committed(answer: Answer) -> None:
             self._committing = None
             if isinstance(answer, Done):
-                session.committed(positions)  # else it came too late: another member reads these records again
+                session.committed(positions)
 
+        self.kept.ask(positions)
         question = Question(self.connection, self._commit_of(session, positions), committed)
         self.connection.post(question)
         return question
@@ -424,7 +442,7 @@ class ConsumerCore:
     def _in_session(self, deadline: float) -> Steps[ConsumerSession]:
         self._mend()
         self.life.touched = self.connection.clock()
-        while self.session is None:
+        while self.session is None or not self.is_settled:
             self.check_open()
             self.connection.check(deadline, f"joining topic {self.topic.name}")
             yield Pause(deadline)
@@ -479,8 +497,8 @@ class ConsumerCore:
         if session is not None and self.options.auto_commit_s is not None:
             if not failed:
                 self.enter(self._one_by_one)
-            done = done_with(session, self._safe, self._handout if self._one_by_one else None)
-            committing = self._commit_quietly(session, done) if done else None
+            done = done_with(session, *self.in_hand)
+            committing = self.commit_quietly(session, done) if done else None
         self.connection.ended.append(self)
         self.connection.parts.pop(self, None)  # before the session is lost: it would join again
         self.life.end()

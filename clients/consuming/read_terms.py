@@ -37,9 +37,9 @@ class ReadTerms:
         before, self._incarnation = self._incarnation, incarnation
         return self._may_shrink and before not in (0, incarnation)
 
-    def difference(self, session: ConsumerSession, kept: Mapping[int, tuple[int, int]]) -> Diverged | None:
-        """The error of a partition whose records below our position (the second of `kept`) are others now."""
-        for partition, (_, position) in kept.items():
+    def difference(self, session: ConsumerSession, positions: Mapping[int, int]) -> Diverged | None:
+        """The error of a partition whose records below our position are others now."""
+        for partition, position in positions.items():
             known = [term for offset, term in self._terms.get(partition, ()) if offset < position]
             view = session.partitions.get(partition)
             if view is not None and view.term and known and known[-1] != view.term:

@@ -222,10 +222,13 @@ class SessionLife:
         if failure.code == LimitReached.code and self.delivery == "mapped" and self.fall_back():
             return
         if failure.retry:
-            self._backoff_s = min(max(2 * self._backoff_s, REJOIN_MIN_S), REJOIN_MAX_S)
-            self._join_at = self._connection.clock() + max(self._backoff_s, failure.after_ms / 1000)
+            self._join_later(failure)
         else:
             self.failure = raised(failure)
+
+    def _join_later(self, failure: Failure) -> None:
+        self._backoff_s = min(max(2 * self._backoff_s, REJOIN_MIN_S), REJOIN_MAX_S)
+        self._join_at = self._connection.clock() + max(self._backoff_s, failure.after_ms / 1000)
 
     # -- losing -----------------------------------------------------------------------------------------
 
@@ -249,6 +252,11 @@ class SessionLife:
         """Drop the session and join again at the next turn."""
         self._join_at = 0.0
         self.lose()
+
+    def try_again(self, failure: Failure) -> None:
+        """Drop the session, in which something was refused, and join again a little later."""
+        self.lose()
+        self._join_later(failure)
 
     def restored(self) -> None:
         """Rejoin over a new connection: messages on the old one may be lost, so the session is not to be trusted."""

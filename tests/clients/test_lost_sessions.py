@@ -3,10 +3,17 @@ given its partitions, else at the cursors of the group."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
-from penstock.broker.errors import Fenced
-from penstock.clients import AssignmentChange
+from msgspec import structs
+from penstock.broker.errors import Fenced, UnknownSession
+from penstock.clients import AssignmentChange, Committed
 from penstock.clients.memory_broker import MemoryBroker
+from penstock.storage.errors import StorageFull
+from penstock.transport.messages import Done, Failure
+from support.reading import fetched
 
 SILENCE_S = 11.0
 
@@ -48,3 +55,212 @@ def test_a_member_that_comes_back_to_its_partitions_goes_on_where_it_was() -> No
         assert len(consumer.fetch(max_records=5)) == 5
         broker.advance(SILENCE_S)
         assert consumer.fetch(wait=20)[0].offset == 15
+
+
+@pytest.mark.parametrize("to", [3, 25])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_seek_outlives_a_lost_session(several: bool, to: int) -> None:
+    """Before the cursor, or behind it: a program that seeks to the offset of its database commits nothing."""
+    broker = MemoryBroker()
+    client = broker.connect()
+    client.create_topic("t")
+    client.producer("t").send_many([b"%d" % number for number in range(28)])
+    with client.consumer(["t"] if several else "t", group="g", member="c1") as consumer:
+        assert len(consumer.fetch(max_records=10)) == 10
+        consumer.commit()
+        consumer.seek(to)
+        assert [record.offset for record in consumer.fetch(max_records=2)] == [to, to + 1]
+        for _ in range(2):  # also over the next loss
+            broker.advance(SILENCE_S)
+            assert client.ping() > 0
+        found = consumer.fetch(max_records=1, wait=20)
+        assert [record.offset for record in found] == [to + 2]
+        assert client.group("t", "g").partitions[0].cursor == 10
+        consumer.commit()
+        assert client.group("t", "g").partitions[0].cursor == to + 3
+
+
+def test_a_place_before_the_cursor_that_was_removed_meanwhile_is_left_for_the_first_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = MemoryBroker()
+    client, other = broker.connect(), broker.connect()
+    client.create_topic("t")
+    client.producer("t").send_many([b"x"] * 10)
+    client.producer("t").send_many([b"x"] * 10)
+    with client.consumer("t", group="g") as consumer:
+        assert len(fetched(consumer, 20)) == 20
+        consumer.commit()
+        consumer.seek(3)
+        broker.advance(SILENCE_S)
+        other.trim("t", 0, before=6)
+        assert client.ping() > 0
+        assert consumer.fetch(wait=20)[0].offset == 6
+    assert "partition 0 of topic t goes on elsewhere than at 3" in caplog.text
+
+
+@pytest.mark.parametrize("positions", [None, {0: 28}])
+def test_a_commit_of_what_another_member_read_meanwhile_is_fenced_once(positions: dict[int, int] | None) -> None:
+    """Also where the partition has come back before it: what the application keeps for it is of the past."""
+    broker = MemoryBroker()
+    mine, other = broker.connect(), broker.connect()
+    mine.create_topic("t")
+    mine.producer("t").send_many([b"%d" % number for number in range(28)])
+    consumer = mine.consumer("t", group="g", member="c1")
+    assert len(consumer.fetch(wait=20)) == 28
+    broker.advance(SILENCE_S)
+    with other.consumer("t", group="g", member="c2") as second:
+        assert len(second.fetch(max_records=5, wait=20)) == 5
+        second.commit()
+    assert consumer.fetch(max_records=2, wait=20)[0].offset == 5
+    with pytest.raises(Fenced, match=r"partitions \[0\] .* is read again"):
+        consumer.commit(positions, note="28 records")
+    assert consumer.committed()[0] == Committed(5, "")
+    consumer.commit(positions)
+    assert mine.group("t", "g").partitions[0].cursor == (7 if positions is None else 28)
+    consumer.close()
+
+
+def test_a_commit_is_fenced_where_another_member_has_read_just_as_far() -> None:
+    """Nothing is read again, but it was done twice."""
+    broker, told = MemoryBroker(), list[AssignmentChange]()
+    mine, other = broker.connect(), broker.connect()
+    mine.create_topic("t")
+    mine.producer("t").send_many([b"x"] * 28)
+    consumer = mine.consumer("t", group="g", member="c1", on_assignment=told.append)
+    assert len(fetched(consumer, 28)) == 28
+    broker.advance(SILENCE_S)
+    with other.consumer("t", group="g", member="c2") as second:
+        assert len(fetched(second, 28)) == 28
+        second.commit()
+    assert mine.ping() > 0
+    with pytest.raises(Fenced, match=r"partitions \[0\]"):
+        consumer.commit()
+    assert consumer.fetch(wait=0) == []
+    assert told[-1] == AssignmentChange("t", [0], [])
+    assert len(told) > 1
+    consumer.commit()
+    consumer.close()
+
+
+@pytest.mark.parametrize("read", [0, 5])
+def test_a_commit_is_not_fenced_where_all_was_committed_before_another_member_came(
+    monkeypatch: pytest.MonkeyPatch, read: int
+) -> None:
+    broker, told = MemoryBroker(), list[AssignmentChange]()
+    mine, other = broker.connect(), broker.connect()
+    monkeypatch.setattr(mine._driver, "need_pump", lambda: None)  # it hears of both as it says so here
+    mine.create_topic("t")
+    mine.producer("t").send_many([b"x"] * 28)
+    with mine.consumer("t", group="g", member="c1", on_assignment=told.append) as consumer:
+        assert len(fetched(consumer, 10)) == 10
+        consumer.commit()
+        broker.advance(SILENCE_S)
+        with other.consumer("t", group="g", member="c2") as second:
+            assert len(second.fetch(max_records=read, wait=20)) == read
+            second.commit()
+            while consumer._core.session is None or consumer._core.session.partitions:
+                assert mine.ping() > 0
+        assert mine.ping() > 0
+        consumer.commit()
+        assert consumer.fetch(max_records=1, wait=20)[0].offset == 10 + read
+        assert told == [AssignmentChange("t", [0], [])] * (2 if read else 1)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Failure(0, StorageFull.code, "no room", True, after_ms=20),
+        Failure(0, UnknownSession.code, "it is over"),
+        Failure(0, Fenced.code, "another owns it"),
+    ],
+)
+def test_a_place_before_the_cursor_is_kept_where_the_broker_cannot_go_back_to_it_now(
+    refusal: Failure, losing: Callable[..., None]
+) -> None:
+    broker = MemoryBroker()
+    client = broker.connect()
+    client.create_topic("t")
+    client.producer("t").send_many([b"x"] * 28)
+    with client.consumer("t", group="g") as consumer:
+        assert len(fetched(consumer, 28)) == 28
+        consumer.commit()
+        consumer.seek(3)
+        losing(Done, 1, instead=lambda answer: structs.replace(refusal, request=answer.request))
+        client._driver.do(consumer._core.life.rejoin)
+        assert consumer.fetch(max_records=1, wait=20)[0].offset == 3
+
+
+def test_an_application_is_told_of_a_partition_that_was_read_on_meanwhile_and_came_back() -> None:
+    broker, told = MemoryBroker(), list[AssignmentChange]()
+    mine, other = broker.connect(), broker.connect()
+    mine.create_topic("t")
+    mine.producer("t").send_many([b"%d" % number for number in range(28)])
+    consumer = mine.consumer("t", group="g", member="c1", on_assignment=told.append)
+    assert len(consumer.fetch(wait=20)) == 28
+    broker.advance(SILENCE_S)
+    with other.consumer("t", group="g", member="c2") as second:
+        assert len(second.fetch(max_records=5, wait=20)) == 5
+        second.commit()
+    assert mine.ping() > 0
+    assert consumer.fetch(max_records=2, wait=20)[0].offset == 5
+    assert told[-1] == AssignmentChange("t", [0], [])
+    assert len(told) > 1
+    consumer.commit()
+    consumer.close()
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_quiet_commit_whose_answer_was_lost_takes_nothing_back(answered: bool, losing: Callable[..., None]) -> None:
+    broker = MemoryBroker()
+    client = broker.connect()
+    client.create_topic("t")
+    client.producer("t").send_many([b"%d" % number for number in range(28)])
+    with client.consumer("t", group="g", auto_commit=3600) as consumer:
+        assert len(consumer.fetch(max_records=10)) == 10
+        assert len(consumer.fetch(max_records=5)) == 5
+        core, driver = consumer._core, consumer._driver
+        if not answered:
+            losing(Done, 1)
+        driver.do(lambda: core.turn(core._commit_at))
+        assert client.group("t", "g").partitions[0].cursor == 10
+        driver.do(core.life.rejoin)
+        assert consumer.fetch(max_records=1, wait=20)[0].offset == 15
+        consumer.commit()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_partition_that_was_taken_from_an_application_at_work_and_came_back_is_another_s_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, commits: bool
+) -> None:
+    """Its session lives on all the time."""
+    broker = MemoryBroker()
+    mine, other = broker.connect(), broker.connect()
+    monkeypatch.setattr(mine._driver, "need_pump", lambda: None)  # it hears of both at once
+    mine.create_topic("t", partitions=2)
+    for partition in range(2):
+        mine.producer("t").send_many([b"x"] * 10, partition=partition)
+    consumer = mine.consumer("t", group="g", session_timeout=300)
+    records = iter(consumer)
+    in_hand = [next(records) for _ in range(13)][-1]
+    with other.consumer("t", group="g", session_timeout=300) as second:
+        broker.advance(SILENCE_S)
+        assert len(second.fetch(max_records=2, wait=20)) == 2
+        (taken,) = second.assignment
+        if commits:
+            second.commit()
+    assert mine.ping() > 0
+    was_in_hand, expected = taken == in_hand.partition, 2 if commits else 0
+    assert consumer.position[taken] == expected
+    left = (10 - expected) + (0 if was_in_hand else 7)
+    offsets = [record.offset for record in fetched(consumer, left) if record.partition == taken]
+    assert offsets == list(range(expected, 10))
+    with pytest.raises(Fenced, match="is read again"):
+        consumer.commit()
+    consumer.commit()
+    assert client_lag(mine) == 0
+    consumer.close()
+
+
+def client_lag(client: Any) -> int:
+    return client.group("t", "g").lag

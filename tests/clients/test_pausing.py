@@ -254,3 +254,15 @@ def test_what_a_function_raises_is_raised_by_the_call_and_told_once(penstock_cli
         with pytest.raises(ArithmeticError, match=r"\[\]"):
             consumer.close()
         assert consumer.closed
+
+
+def test_a_commit_as_a_session_is_joined_again_is_not_fenced_by_what_stays_paused(penstock_client):
+    client = penstock_client
+    client.create_topic("t")
+    client.producer("t").send_many([b"x"] * 10)
+    with client.consumer("t", group="g") as consumer:
+        assert len(fetched(consumer, 4)) == 4
+        consumer.pause()
+        client._driver.do(consumer._core.life.rejoin)
+        consumer.commit()
+        assert (consumer.committed()[0].offset, consumer.paused) == (4, [0])

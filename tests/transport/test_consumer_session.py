@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from penstock.transport.consumer_session import REMOVED, ConsumerSession
+from penstock.transport.consumer_session import NOT_COMMITTED, REMOVED, ConsumerSession
 from penstock.transport.credit import CreditWindow
 from penstock.transport.errors import DeliveryGap
 from penstock.transport.messages import Assigned, Assignment, Credit, Deliver, Joined, Position
@@ -125,6 +125,19 @@ def test_a_partition_that_was_given_back_can_come_again():
     assert spans(consumer.receive(deliver(2, 40, 50, epoch=8), b"")) == [(0, 40, 50)]
 
 
+def test_a_partition_that_was_taken_unreleased_and_comes_back_is_no_seek():
+    consumer = session()
+    consumer.receive(deliver(1, 10, 20), b"")
+    consumer.assigned(Assigned(SESSION, [Assignment(0, 6, 12, 1)], [0]))  # a seek of one that is asked back
+    assert (consumer.taken, consumer.partitions[0].committed) == ([], NOT_COMMITTED)
+    before = consumer.partitions[0]
+    consumer.assigned(Assigned(SESSION, [Assignment(0, 8, 17, 1)], []))
+    view = consumer.partitions[0]
+    assert consumer.taken == [before]
+    assert (view.committed, view.cursor, view.position, view.revoked) == (17, 17, 17, False)
+    assert consumer.revoked == []
+
+
 def test_an_assignment_said_again_or_too_late_changes_nothing():
     consumer = session()
     (ready,) = consumer.receive(deliver(1, 10, 20), b"")
@@ -143,6 +156,20 @@ def test_after_a_seek_the_new_position_can_be_committed_as_it_is():
     assert consumer.to_commit() == [Position(0, 3, 6)]
     consumer.committed([Position(0, 3, 6)])
     assert consumer.to_commit() == []
+
+
+def test_the_cursor_of_the_group_is_known_behind_a_seek():
+    consumer = session()
+    view = consumer.partitions[0]
+    assert (view.committed, view.cursor) == (10, 10)
+    consumer.assigned(Assigned(SESSION, [Assignment(0, 6, 3, 1)], []))
+    view = consumer.partitions[0]
+    assert (view.committed, view.cursor) == (NOT_COMMITTED, 10)
+    consumer.committed([Position(0, 12, 5)])
+    assert view.cursor == 10
+    consumer.committed([Position(0, 12, 6)])
+    consumer.committed([Position(0, 4, 6)])
+    assert (view.committed, view.cursor) == (12, 4)
 
 
 def test_commits_of_an_older_epoch_say_nothing_about_the_newer():
