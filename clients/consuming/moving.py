@@ -74,11 +74,19 @@ def _stay(core: ConsumerCore, session: ConsumerSession, chosen: list[int], deadl
             continue
         with suppress(Fenced):  # it is being taken: nothing more is handed out of it
             yield from _begin_at(core, session, {number: view.position}, deadline)
-            session.partitions[number].committed = view.committed
+        begun = session.partitions.get(number)
+        if begun is not None:
+            begun.committed = view.committed
 
 
 def _begin_at(core: ConsumerCore, session: ConsumerSession, offsets: dict[int, int], deadline: float) -> Steps[None]:
     for number, offset in offsets.items():
         core.let_go(number)
         message = partial(seek_to, session.session, number, offset, number in core.paused)
-        yield from core.connection.ask(message, Done, deadline=deadline, what=f"seeking in partition {number}")
+        try:
+            yield from core.connection.ask(message, Done, deadline=deadline, what=f"seeking in partition {number}")
+        except Fenced:
+            view = session.partitions.get(number)
+            if view is not None and not view.revoked:
+                raise
+            # it is being taken: nothing more is handed out of it

@@ -6,10 +6,12 @@ import asyncio
 import itertools
 
 import pytest
+from penstock.broker.errors import Fenced
 from penstock.clients import AssignmentChange, NoGroup, NotAssigned
 from penstock.clients.aio.client import connect as aio_connect
 from penstock.storage.errors import OutOfBounds
 from penstock.transport import messages as m
+from penstock.transport.messages import Done, Failure
 from support.reading import fetched, until
 
 
@@ -266,3 +268,30 @@ def test_a_commit_as_a_session_is_joined_again_is_not_fenced_by_what_stays_pause
         client._driver.do(consumer._core.life.rejoin)
         consumer.commit()
         assert (consumer.committed()[0].offset, consumer.paused) == (4, [0])
+
+
+def test_a_seek_in_a_partition_that_is_asked_back_does_nothing(penstock_broker, monkeypatch):
+    with penstock_broker.connect() as mine, penstock_broker.connect() as other:
+        monkeypatch.setattr(mine._driver, "need_pump", lambda: None)  # it hears of it in the middle of the seek
+        mine.create_topic("t", partitions=2)
+        for partition in range(2):
+            mine.producer("t").send_many([b"x"] * 10, partition=partition)
+        consumer = mine.consumer("t", group="g")
+        assert len(fetched(consumer, 20)) == 20
+        second = other.consumer("t", group="g")
+        consumer.seek("earliest")
+        (gone,) = [partition for partition in consumer.position if consumer._core.session.partitions[partition].revoked]
+        assert consumer.position == {gone: 10, 1 - gone: 0}
+        assert places(fetched(consumer, 10)) == [(1 - gone, offset) for offset in range(10)]
+        assert len(second.fetch(wait=60)) == 10
+        consumer.close()
+        second.close()
+
+
+def test_a_seek_that_is_fenced_by_another_owner_says_so(penstock_client, losing):
+    client = penstock_client
+    client.create_topic("t")
+    with client.consumer("t", group="g") as consumer:
+        losing(Done, 1, instead=lambda answer: Failure(answer.request, Fenced.code, "another owns it"))
+        with pytest.raises(Fenced, match="another owns it"):
+            consumer.seek(0)
