@@ -20,6 +20,7 @@ from .consuming.columnar import Columns, Format, converter
 from .consuming.core import ConsumerCore
 from .consuming.iterating import each_batch, each_record, fetched, run_last_told
 from .consuming.lags import lag, lags
+from .consuming.leaving import leave
 from .consuming.moving import pause, resume, seek
 from .descriptions import Committed
 from .ranges.verbs import RangeVerbs
@@ -226,7 +227,7 @@ class Consumer(Generic[V]):
             try:
                 run_last_told(self._core)
             finally:
-                self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
+                self._driver.run(leave(self._core, self._core.connection.deadline(), failed=failed))
 
     def __repr__(self) -> str:
         group = f", group {self.group}" if self.group else ""

@@ -16,6 +16,7 @@ from ..connection.steps import FOREVER
 from ..consuming.columnar import Columns, Format, converter
 from ..consuming.core import ConsumerCore
 from ..consuming.lags import lag, lags
+from ..consuming.leaving import leave
 from ..consuming.moving import pause, resume, seek
 from ..descriptions import Committed
 from ..ranges.verbs import RangeVerbs
@@ -226,7 +227,7 @@ class AsyncConsumer(Generic[V]):
             try:
                 await run_last_told(self._core)
             finally:
-                await self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
+                await self._driver.run(leave(self._core, self._core.connection.deadline(), failed=failed))
 
     def __repr__(self) -> str:
         group = f", group {self.group}" if self.group else ""

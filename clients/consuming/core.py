@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LEAVE_PATIENCE_S = 5.0
-"""How long closing waits for the broker; a session that it did not hear of ends by its timeout."""
-
 
 class ConsumerCore:
     """See the module."""
@@ -85,11 +82,6 @@ class ConsumerCore:
     def is_settled(self) -> bool:
         """Whether there is a session, and the broker has answered what it was asked to hold in it."""
         return self.session is not None and all(question.answer is not None for question in self._holding)
-
-    @property
-    def in_hand(self) -> tuple[dict[int, tuple[int, int]], Handout | None]:
-        """What the application is done with, and the run that it works on record by record. See done_with."""
-        return self._safe, self._handout if self._one_by_one else None
 
     # -- as SessionReader ---------------------------------------------------------------------------------
 
@@ -416,8 +408,7 @@ class ConsumerCore:
         every, session = self.options.auto_commit_s, self.session
         assert every is not None, "due only when asked for"
         self._commit_at = now + every
-        done = [] if session is None else done_with(session, *self.in_hand)
-        if session is not None and done and self._committing is None and not self._is_asking:
+        if session is not None and self._committing is None and not self._is_asking and (done := self.done(session)):
             self._committing = self.commit_quietly(session, done)
 
     def commit_quietly(self, session: ConsumerSession, positions: list[Position]) -> Question:
@@ -427,6 +418,15 @@ class ConsumerCore:
             self._committing = None
             if isinstance(answer, Done):
                 session.committed(positions)
+
+    def done(self, session: ConsumerSession) -> list[Position]:
+        """The cursors of everything but the record or list that the application works on."""
+        return done_with(session, self._safe, self._handout if self._one_by_one else None)
+
+    def all_done(self, session: ConsumerSession) -> list[Position]:
+        """The cursors of everything that the application was given."""
+        self._note()
+        return session.to_commit()
 
         self.kept.ask(positions)
         question = Question(self.connection, self._commit_of(session, positions), committed)
@@ -486,30 +486,10 @@ class ConsumerCore:
         if not self.options.group:
             raise NoGroup("a consumer without a group has nothing to commit; keep its `position`, or give it a group")
 
-    def close(self, deadline: float, *, failed: bool) -> Steps[None]:
-        """Commit if that is automatic (all but the record in hand if the application `failed`), then leave."""
-        if self.ended:
-            return
+    def end_reading(self) -> bool:
+        """Hand out nothing any more. Returns whether that was so before. See leaving.py."""
         again, self.closed = self.closed, True
         self._take_back()
-        self._torn = False  # nothing is read any more
-        session, committing = self.session, None
-        if session is not None and self.options.auto_commit_s is not None:
-            if not failed:
-                self.enter(self._one_by_one)
-            done = done_with(session, *self.in_hand)
-            committing = self.commit_quietly(session, done) if done else None
+        self._torn = False
         self.connection.ended.append(self)
-        self.connection.parts.pop(self, None)  # before the session is lost: it would join again
-        self.life.end()
-        limit = min(deadline, self.connection.deadline(LEAVE_PATIENCE_S))
-        while self.connection.clock() < limit and not (
-            self.life.left and (committing is None or committing.answer is not None)
-        ):
-            if not self.connection.channel.connected and not again:
-                break  # unless an interrupt broke the connection off
-            yield Pause(limit)
-        if committing is not None:
-            committing.cancel()
-        self.life.forget()
-        self.ended = True
+        return again

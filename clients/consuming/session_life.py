@@ -120,6 +120,8 @@ class SessionLife:
         """When the application last called."""
         self.half_lost = False
         """`lose` was interrupted: `rejoin` has to do it again."""
+        self.ended = False
+        """It is to be left for good."""
         self._connection = connection
         self._reader = reader
         self._question: Question | None = None  # joining, or looking where the files are
@@ -132,7 +134,6 @@ class SessionLife:
         self._asking: Question | None = None
         self._joined_last = 0  # the session that the broker may know, though it may be lost here
         self._leaving: Question | None = None
-        self._ended = False
         self._missed: dict[int, int] = {}  # ends by partition, as the broker had them one silence ago
 
     # -- joining ----------------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ class SessionLife:
             before.cancel()  # it may be told again after Ctrl-C, and is to ask nothing then
 
     def _listed(self, answer: Answer) -> None:
-        if self._ended:
+        if self.ended:
             self._question = None
             return
         if isinstance(answer, Topics) and answer.topics[0].topic == self.topic.topic:
@@ -177,7 +178,7 @@ class SessionLife:
         )
 
     def _joined(self, answer: Answer) -> None:
-        if self._ended:
+        if self.ended:
             if isinstance(answer, Joined):
                 self._leave(answer.session)
         else:
@@ -265,7 +266,7 @@ class SessionLife:
 
     def end(self) -> None:
         """Leave for good. `left` says when the broker has confirmed it; `forget` stops waiting for that."""
-        self._ended = True
+        self.ended = True
         if self._joined_last:  # asked again after an interrupt: leaving twice is no error
             self._leave(self._joined_last)
         self.lose()

@@ -34,6 +34,7 @@ from .columnar import Convert
 from .core import ConsumerCore
 from .handout import Handout, Load
 from .lags import lags
+from .leaving import LEAVE_PATIENCE_S, leave
 from .moving import pause, resume, seek
 from .session_life import ConsumerOptions
 from .telling import AssignmentNews, OnAssignment, Untold
@@ -359,5 +360,6 @@ class ConsumerCores:
         self.connection.parts.pop(self, None)
         if self._asking is not None:
             self._asking.cancel()
+        limit = min(deadline, self.connection.deadline(LEAVE_PATIENCE_S))  # of all topics together
         for core in list(self.cores.values()):
-            yield from core.close(deadline, failed=failed)
+            yield from leave(core, limit, failed=failed)

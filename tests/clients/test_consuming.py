@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -150,6 +151,18 @@ def test_automatic_commits_follow_what_the_application_is_done_with(client, fill
     with client.consumer(filled, group="g", auto_commit=3600) as consumer:
         consumer.fetch(100)
     assert client.group(filled, "g").partitions[0].cursor == 100
+
+
+@pytest.mark.parametrize("at", [4, 9])
+def test_a_consumer_that_fails_commits_all_but_its_record(client, topic, at):
+    """Also where it is the last of those that came with it."""
+    client.create_topic(topic)
+    client.producer(topic).send_many(MANY[:10])
+    with suppress(ZeroDivisionError), client.consumer(topic, group="g", auto_commit=3600) as consumer:
+        for record in consumer:
+            if record.offset == at:
+                raise ZeroDivisionError
+    assert client.group(topic, "g").partitions[0].cursor == at
 
 
 def test_an_automatic_commit_takes_nothing_back_of_a_commit_under_way(penstock_client):

@@ -15,6 +15,7 @@ from penstock.clients.channels import zmq as zmq_channel
 from penstock.clients.connection import search, seeking
 from penstock.clients.errors import TimedOut
 from penstock.transport import unix_client
+from support.reading import fetched
 from support.shard import Shard
 
 
@@ -52,6 +53,24 @@ def test_producers_and_consumers_go_on_under_the_next_leader(
         found |= {record.value for record in consumer.fetch(wait=5)}
     consumer.commit()
     assert client.group("t", "g").lag == 0
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_consumer_that_is_closed_as_the_lead_changes_makes_its_last_commit(
+    shard: Shard, dial: Callable[..., Client], failed: bool
+) -> None:
+    client = dial(shard.url)
+    client.create_topic("t")
+    client.producer("t").send_many([b"%d" % number for number in range(20)])
+    consumer = client.consumer("t", group="g", auto_commit=3600, session_timeout=60)
+    assert len(fetched(consumer, 20)) == 20
+    shard.move(1)
+    if failed:
+        with suppress(ZeroDivisionError), consumer:
+            raise ZeroDivisionError
+    consumer.close()
+    found = client.group("t", "g")
+    assert (found.partitions[0].lag, found.members) == (20 if failed else 0, [])
 
 
 def test_a_worker_settles_under_the_next_leader_what_it_leased(shard: Shard, dial: Callable[..., Client]) -> None:

@@ -229,6 +229,28 @@ def test_a_quiet_commit_whose_answer_was_lost_takes_nothing_back(answered: bool,
         consumer.commit()
 
 
+def test_a_consumer_that_closes_commits_what_is_left_where_a_partition_was_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its last commit is refused whole where it names a partition that the broker gave away unheard."""
+    broker = MemoryBroker()
+    mine, other = broker.connect(), broker.connect()
+    monkeypatch.setattr(mine._driver, "need_pump", lambda: None)  # it hears nothing before it closes
+    mine.create_topic("t", partitions=2)
+    for partition in range(2):
+        mine.producer("t").send_many([b"x"] * 10, partition=partition)
+    consumer = mine.consumer("t", group="g", auto_commit=3600, session_timeout=300)
+    assert len(fetched(consumer, 20)) == 20
+    second = other.consumer("t", group="g", session_timeout=300)
+    broker.advance(SILENCE_S)
+    assert len(fetched(second, 10)) == 10
+    (taken,) = second.assignment
+    consumer.close()
+    cursors = {each.partition: each.cursor for each in other.group("t", "g").partitions}
+    assert cursors[1 - taken] == 10
+    second.close()
+
+
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_partition_that_was_taken_from_an_application_at_work_and_came_back_is_another_s_meanwhile(
     monkeypatch: pytest.MonkeyPatch, commits: bool
