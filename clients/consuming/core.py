@@ -71,6 +71,7 @@ class ConsumerCore:
         self._holding: list[Question] = []  # what it was asked about them: their epochs change
         self._commit_at = FOREVER if options.auto_commit_s is None else connection.clock() + options.auto_commit_s
         self._committing: Question | None = None
+        self._releasing: Question | None = None  # the commit behind which partitions are released
         connection.parts[self] = None
 
     @property
@@ -357,12 +358,16 @@ class ConsumerCore:
         """Release partitions, after committing their records if commits are automatic."""
         session = self.session
         assert session is not None, "only a session has partitions"
+        if self._handout is not None and self._handout.delivery.partition in partitions:
+            self._drop_handout()
         if self.options.auto_commit_s is not None:
             moved = [position for position in session.to_commit() if position.partition in partitions]
             if moved:
-                self.commit_quietly(session, moved)
-        if self._handout is not None and self._handout.delivery.partition in partitions:
-            self._drop_handout()
+                waiting = self._releasing
+                if waiting is None or waiting.times_sent or not self.connection.holds(waiting):
+                    waiting = self._releasing = self.commit_quietly(session, moved)
+                if not waiting.times_sent:
+                    return  # the channel takes nothing for now: the next call releases them, behind what has left then
         # Behind the commit on the same connection, so the broker moves the cursor before it gives them away.
         self.connection.send(session.release(partitions))
 
@@ -411,14 +416,6 @@ class ConsumerCore:
         if session is not None and self._committing is None and not self._is_asking and (done := self.done(session)):
             self._committing = self.commit_quietly(session, done)
 
-    def commit_quietly(self, session: ConsumerSession, positions: list[Position]) -> Question:
-        """Commit without waiting. What comes too late is read again by another member."""
-
-        def committed(answer: Answer) -> None:
-            self._committing = None
-            if isinstance(answer, Done):
-                session.committed(positions)
-
     def done(self, session: ConsumerSession) -> list[Position]:
         """The cursors of everything but the record or list that the application works on."""
         return done_with(session, self._safe, self._handout if self._one_by_one else None)
@@ -427,6 +424,14 @@ class ConsumerCore:
         """The cursors of everything that the application was given."""
         self._note()
         return session.to_commit()
+
+    def commit_quietly(self, session: ConsumerSession, positions: list[Position]) -> Question:
+        """Commit without waiting. What comes too late is read again by another member."""
+
+        def committed(answer: Answer) -> None:
+            self._committing = None
+            if isinstance(answer, Done):
+                session.committed(positions)
 
         self.kept.ask(positions)
         question = Question(self.connection, self._commit_of(session, positions), committed)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from penstock.clients import InvalidArgument, NoGroup, NotAssigned
 from penstock.storage.errors import Closed, OutOfBounds
+from penstock.transport.messages import Commit
 from support.reading import fetched, until
 
 MANY = [b"%06d" % number for number in range(10_000)]
@@ -295,3 +296,32 @@ def test_a_growing_topic_is_read_whole(client, topic):
         while len(seen) < 3:
             seen += consumer.fetch(wait=0.05)
         assert sorted(record.partition for record in seen) == [0, 1, 2]
+
+
+def test_a_partition_is_not_released_before_its_commit_has_left(penstock_broker, monkeypatch):
+    """The channel was full of other messages, and had room again a moment later."""
+    with penstock_broker.connect() as mine, penstock_broker.connect() as other:
+        mine.create_topic("t", partitions=2)
+        for partition in range(2):
+            mine.producer("t").send_many(MANY[:10], partition=partition)
+        consumer = mine.consumer("t", group="g", auto_commit=3600)
+        assert len(fetched(consumer, 20)) == 20
+        send, is_full = mine._connection.send, [True] * 20
+
+        def send_if_there_is_room(message, *how, **more):
+            if isinstance(message, Commit) and is_full:
+                is_full.pop()
+                assert len(mine._connection._unsent) < 3, "each call adds another commit"
+                return False
+            return send(message, *how, **more)
+
+        monkeypatch.setattr(mine._connection, "send", send_if_there_is_room)
+        second, seen = other.consumer("t", group="g"), []
+        while len(second.assignment) != 1:
+            assert consumer.fetch(wait=0.01) == []
+            seen += second.fetch(wait=0.01)
+        assert not is_full
+        assert [*seen, *second.fetch(wait=0.1)] == []
+        monkeypatch.undo()
+        consumer.close()
+        second.close()
