@@ -5,10 +5,11 @@ round that began after the request came. What the engine answers while it applie
 held until the round of its turn is confirmed. All answers of a turn share one round.
 
 Contract: a port like the one it wraps (engine/ports.py). Held answers are dropped with the lead: their connections are
-told `Moved`. Deliveries, greetings and counters pass at once. Once a read has met damage, nothing leaves any more: the
-others have what is damaged here, and the replica closes. If they cannot go on without it, readers wait until it has had
-from the others what they have. What none of them has is left to readers, as where there is one broker: they verify
-columns, and so miss no more than what is damaged.
+told `Moved`. Deliveries, greetings and counters pass at once, but for greetings of clients that know of a later term:
+where a majority follows this leader, none of such a term has served, as in a cluster that was made anew under its name.
+Once a read has met damage, nothing leaves any more: the others have what is damaged here, and the replica closes. If
+they cannot go on without it, readers wait until it has had from the others what they have. What none of them has is
+left to readers, as where there is one broker: they verify columns, and so miss no more than what is damaged.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage.cursor import Chunk
 from ...storage.errors import Corrupt, ReadFailed
-from ...transport.messages import ClusterState, Deliver, StatsReply, TransferBegun, Welcome
+from ...transport.messages import ClusterState, Deliver, StatsReply, TransferBegun
 from .damage import verify
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 MENDING_S = 0.25
 """When a reader asks again for what other nodes are asked for."""
-_EXEMPT = (Deliver, StatsReply, Welcome, ClusterState, TransferBegun)
+_EXEMPT = (Deliver, StatsReply, ClusterState, TransferBegun)
 
 
 class HeldAnswers:

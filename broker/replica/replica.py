@@ -179,8 +179,9 @@ class Replica:
     def receive(self, peer: Peer, message: Any, payload: Payload, now: Now, principal: Principal | None = None) -> None:
         """Take a request of a client. Without an office, all but a few are refused with where the leader is."""
         now = self.clocks.now(now, self.order.log.last_time_us)
-        answers = self._answers
-        answers.passing = is_answered = isinstance(message, ANYWHERE)
+        answers, is_answered = self._answers, isinstance(message, ANYWHERE)
+        is_doubted = isinstance(message, Hello) and self.node.leads and message.term > self.core.term
+        answers.passing = is_answered and not is_doubted
         if is_answered or self.node.leads:
             self.node.receive(peer, message, payload, now, principal)
         else:
@@ -397,9 +398,8 @@ class Replica:
         """Let what is durable be acknowledged."""
         durable = self.prefix.advance(self.order.log.durable, self._durable)
         while self._waiting and self._waiting[0].entry <= durable:
-            node = self._id
             for message in self._waiting.popleft().responses:
-                if message.to == node:
+                if message.to == self._id:
                     self.core.settle(message)
                 else:
                     message.clock_us = self.clocks.own_us

@@ -342,7 +342,7 @@ class Connection:
         if not search.is_ours(message.cluster):  # so its terms and its leader say nothing of ours
             self._refuse(WrongCluster(f"{search.address} is of another cluster than the nodes that answered before it"))
             return
-        if message.role == FOLLOWER or message.term < search.term:
+        if message.role == FOLLOWER:  # a leader of a lower term has proved itself: the cluster was made anew
             self._missed("it does not lead", term=message.term, leader=message.leader)
             return
         self._seeking.found(self.clock(), message.term)

@@ -216,3 +216,14 @@ def test_terms_of_another_cluster_say_nothing_of_ours(tmp_path: Path, dial: Call
         other.elect(1, after=1)  # it says unasked, too, who leads there
         one.move(1)
         assert [topic.name for topic in client.topics()] == ["t"]
+
+
+def test_a_cluster_that_was_made_anew_is_used_though_its_terms_are_lower(shard: Shard) -> None:
+    with connect(shard.url, timeout=3.0) as client:
+        client.create_topic("t")
+        for leader in (1, 2):
+            shard.move(leader)
+            client.topics()  # so it has heard of the term
+        shard.term = 0
+        shard.move(0)
+        assert [topic.name for topic in client.topics()] == ["t"]

@@ -1,7 +1,8 @@
 """Hello, Stats and NameRequest: the broker's identity, its counters, and names of requests, which are for its log.
 
-Contract: the highest version both sides speak is chosen, or the connection is refused with both ranges named. A node
-whose term is lower than one that the client has seen does not serve it: what it would answer may be outdated.
+Contract: the highest version both sides speak is chosen, or the connection is refused with both ranges named. What a
+node says that follows in a lower term than one that the client has seen is outdated. A leader of such a term may be
+deposed without knowing: its driver holds the Welcome until that is ruled out (replica/held_answers.py).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Greeting:
                 f"this broker {config.oldest_version} to {config.newest_version}: upgrade the older one"
             )
         standing, incarnation = self._position()
-        if message.term > standing.term:
+        if message.term > standing.term and not incarnation:
             raise NoLeader(
                 f"this node knows of term {standing.term}, and the client of term {message.term}: another node leads"
             )

@@ -97,9 +97,34 @@ def test_a_member_that_does_not_lead_refuses_all_but_greetings_and_says_what_it_
     assert (answer.code, answer.retry, answer.where, answer.term) == ("not_leader", True, "unix:///leader", 4)
     answer = shard.answer(other, shard.send(other, lambda number: m.Hello(number, 1, 1, "test")))
     assert (answer.role, answer.leader) == ("follower", ["unix:///leader"])
+    answer = shard.answer(other, shard.send(other, lambda number: m.Hello(number, 1, 1, "test", 5)))
+    assert answer.code == "no_leader", "the client knows of a later term than that leader's"
     other.replica.node.standing = NodeStanding("", 4, ())
     answer = shard.answer(other, shard.send(other, lambda number: m.Hello(number, 1, 1, "test")))
     assert answer.code == "no_leader", "a refused greeting does not wait for a round either"
+
+
+def test_a_leader_greets_a_client_that_knows_of_a_later_term_once_a_majority_follows_it():
+    """None of such a term has served, then, as where the cluster was made anew under its name."""
+    shard = Shard(5)
+    shard.topic("t")
+    leader = shard.leader
+    assert leader is not None
+
+    def greeting(number: int) -> m.Hello:
+        return m.Hello(number, 1, 1, "test", 99)
+
+    assert isinstance(shard.answer(leader, shard.send(leader, lambda number: m.Hello(number, 1, 1, "test"))), m.Welcome)
+    request = shard.send(leader, greeting)
+    assert shard.answer(leader, request) is None
+    shard.rounds()
+    assert isinstance(shard.answer(leader, request), m.Welcome)
+    other = next(member for member in shard.members.values() if member is not leader)
+    assert shard.answer(other, shard.send(other, greeting)).code == "no_leader"
+    shard.cut = {(a, b) for a in shard.numbers for b in shard.numbers if leader.number in (a, b)}
+    request = shard.send(leader, greeting)
+    shard.until(lambda: not leader.leads)
+    assert shard.answer(leader, request) is None, "it may have been deposed"
 
 
 def test_a_topic_whose_commits_do_not_wait_for_the_disk_is_refused_with_the_way_out():
