@@ -1,7 +1,8 @@
 """Filing: writes large parts of a partition's shelves into runs, so that no snapshot has to hold ten million timers.
 
 Idea: after a commit, at most one part that will not change any more is written into a run, which snapshots then name.
-Runs that no snapshot on the disk names are removed.
+Runs that no snapshot on the disk names are removed. So are, as a log is opened, those of a state that was lost: a power
+cut may have torn them, and a member that hands the log out would take that for damage.
 
 Contract: a step writes a few megabytes at most. A run stays as long as a snapshot that may be loaded names it. If a
 run cannot be written, the snapshot holds that part itself. Must not know where runs are.

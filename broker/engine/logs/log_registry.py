@@ -399,6 +399,8 @@ class LogRegistry:
         finals = Finals(self.store.finals(log))
 
         def begin(state: PartitionState) -> None:
+            with suppress(StorageError, OSError):  # one that stays is removed, or written over, later
+                self.store.runs(log).drop(range(state.shelves.last_run + 1))  # others are of a state that was lost
             queues = state.queues
             finals.recover(log, [group for group, queue in queues.by_name.items() if queue.finals], state.seq)
             queues.finals = finals

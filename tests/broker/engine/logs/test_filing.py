@@ -99,6 +99,28 @@ def test_after_a_restart_runs_are_not_written_again() -> None:
     assert files_of(rig) == written
 
 
+def test_a_run_of_a_state_that_was_lost_goes_at_the_start() -> None:
+    rig = Rig(snapshot_batches=10)
+    filled(rig)
+    directory, named = path(rig), numbers(rig)
+    rig.node.close(rig.now)
+    rig.store.files.create(f"{directory}/{runs.file_name(max(named) + 1)}").close()  # torn by a power cut
+    rig.restart(clean=False)
+    assert numbers(rig) == named
+
+
+def test_a_run_that_cannot_be_removed_keeps_no_log_from_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    rig = Rig(snapshot_batches=10)
+    filled(rig)
+    before = contents(state(rig))
+    monkeypatch.setattr(runs.RunFiles, "drop", refuse)
+    rig.restart(clean=False)
+    assert contents(state(rig)) == before
+
+
 def files_of(rig: Rig) -> dict[int, int]:
     """The file of each run: another one was written anew."""
     return {number: id(rig.store.files.contents[f"{path(rig)}/{runs.file_name(number)}"]) for number in numbers(rig)}
