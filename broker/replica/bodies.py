@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...storage.batch import parse
 from ...storage.errors import Corrupt, OutOfBounds
 from .catchup_messages import ShippedBatches, WholeBatches
-from .damage import verify
+from .damage import damage_of, verify
 from .entries import batches_of
 from .errors import ReplicaBroken
 
@@ -56,7 +56,10 @@ def _read(row: NamedBatch, node: Node, met: Callable[[Corrupt], None]) -> bytes 
         verify([parse(found)], history.log.path)
     except OutOfBounds:  # its segment has just been removed
         return None
-    except Corrupt as damage:
+    except (Corrupt, OSError) as error:
+        damage = damage_of(error, history.log.path)
+        if damage is None:
+            raise
         met(damage)
         return None
     return found

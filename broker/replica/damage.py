@@ -119,6 +119,14 @@ def why_anew(error: BaseException) -> str:
     return ""
 
 
+def damage_of(error: StorageError | OSError, path: str) -> Corrupt | None:
+    """What an error of reading the log at `path` says of its bytes; None for nothing. A bad sector is damage: the other
+    members have what stood there."""
+    if isinstance(error, OSError) and error.errno == errno.EIO:
+        return Corrupt(f"{path} cannot be read: {error.strerror}", path=path)
+    return error if isinstance(error, Corrupt) else None
+
+
 def verify(batches: Iterable[Batch], path: str) -> None:
     """Raise Corrupt where a batch that was read from the log at `path` does not verify, columns included.
 

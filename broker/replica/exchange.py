@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ...storage.errors import Corrupt, InvalidBatch, OutOfBounds
+from ...storage.errors import Corrupt, InvalidBatch, StorageError
 from ..raft.messages import Kind, Message
 from ..raft.state import Role
 from . import catchup_messages as cm
@@ -227,15 +227,15 @@ class Exchange:
                 del self._asking[member]
 
     def work(self) -> None:
-        """Go on with a manifest, and send it once it is made. Raises StorageError."""
+        """Go on with a manifest, and send it once it is made."""
         try:
             is_made = bool(self._listings) and self._listings[0][0].step()
-        except (Corrupt, OutOfBounds) as error:
+        except (StorageError, OSError) as error:
             self._listings.pop(0)
             self._hold(self.shipping.entry() is not None)
-            if isinstance(error, Corrupt):  # else the removal of a segment was under way: it will be asked for again
+            if isinstance(error, Corrupt):
                 self._replica.met(error)
-            return
+            return  # else the removal of a segment was under way, for example: it will be asked for again
         if is_made:
             listing, members = self._listings.pop(0)
             for member in members:

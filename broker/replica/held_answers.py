@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ...storage.cursor import Chunk
 from ...storage.errors import Corrupt, ReadFailed
 from ...transport.messages import ClusterState, Deliver, StatsReply, TransferBegun
-from .damage import verify
+from .damage import damage_of, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -77,14 +77,21 @@ class HeldAnswers:
             found = self._port.read(cursor, max_bytes, limit_seq, token)
         except Corrupt as error:
             raise self.meet(error) from error
+        except OSError as error:
+            if (damage := damage_of(error, cursor.path)) is not None:
+                self._tell_of(damage, error)
+            raise
         if isinstance(found, Chunk):
             try:
                 verify(found.batches, cursor.path)
             except Corrupt as error:
-                told = self.meet(error)
-                if told is not error or self.damage is not None:
-                    raise told from error
+                self._tell_of(error, error)
         return found
+
+    def _tell_of(self, damage: Corrupt, error: Corrupt | OSError) -> None:
+        """Raise what the reader is told of damage, if that is more than it may see without other copies."""
+        if (told := self.meet(damage)) is not damage or self.damage is not None:
+            raise told from error
 
     def meet(self, damage: Corrupt) -> Corrupt | ReadFailed:
         """A read has met damage. Returns what the reader is told, if anything leaves here any more.

@@ -20,7 +20,7 @@ import msgspec
 
 from ...storage import layout, runs, snapshots
 from ...storage.data_directory import METADATA
-from ...storage.errors import Corrupt, StorageError
+from ...storage.errors import StorageError
 from ...storage.reader import LogReader
 from .catchup_messages import (
     PIECE_BYTES,
@@ -37,9 +37,10 @@ from .catchup_messages import (
     Withdrawn,
     progress,
 )
-from .damage import verify
+from .damage import damage_of, verify
 
 if TYPE_CHECKING:
+    from ...storage.errors import Corrupt
     from ...storage.files import Files
     from ...storage.log import LogWriter
     from .checkpoint import Checkpoint
@@ -97,6 +98,10 @@ class Shipment:
         with files.open(f"{path}/{ask.name}") as file:
             return bytes(file.pread(PIECE_BYTES, ask.position))
 
+    def path_of(self, ask: AskBatches | AskFile) -> str:
+        """The log that is asked for."""
+        return self._places[ask.log_id][0]
+
     def note(self, ask: AskBatches | AskFile) -> None:
         """The member asks for this now."""
         shipped, logs = self.by_id[ask.log_id], self.manifest.logs
@@ -132,9 +137,15 @@ class ManifestDraft:
         self._named: list[ShippedLog] = []
 
     def step(self, most: int = LISTED_AT_ONCE) -> bool:
-        """List some more. Returns whether all are. Raises StorageError."""
+        """List some more. Returns whether all are. Raises StorageError, OSError, and Corrupt for a bad sector."""
         some = list(islice(self._left, most))
-        self._named += [_shipped(*each) for each in some]
+        for log, seq, checksum in some:
+            try:
+                self._named.append(_shipped(log, seq, checksum))
+            except OSError as error:
+                if (damage := damage_of(error, log.path)) is None:
+                    raise
+                raise damage from error
         return len(some) < most
 
     def manifest(self) -> Manifest:
@@ -226,13 +237,12 @@ class Shipping:
                 data = shipment.file(ask)
                 self._send(member, FilePiece(ask.entry, ask.log_id, ask.name, ask.position, data), ())
                 size = len(data)
-        except Corrupt as damage:
-            self._met(damage)  # this leader has lost what it is asked for, and does not say so: it would be asked again
+        except (StorageError, OSError) as error:
             self._withdraw(member)
-            return
-        except (StorageError, OSError):
-            self._withdraw(member)
-            self._send(member, Withdrawn(ask.entry), ())
+            if (damage := damage_of(error, shipment.path_of(ask))) is not None:
+                self._met(damage)  # this leader has lost it, and does not say so: it would be asked again
+            else:
+                self._send(member, Withdrawn(ask.entry), ())
             return
         self._left -= size
         self.shipped_bytes += size

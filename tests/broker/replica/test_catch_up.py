@@ -417,7 +417,7 @@ def test_a_member_that_ends_while_its_manifest_is_withdrawn_is_offered_a_state_a
     shard, leader, away = fetching(14)
 
     def refuse(shipment: shipping.Shipment, ask: AskBatches) -> list[bytes]:
-        raise OSError(5, "Input/output error")
+        raise OSError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
         patched.setattr(shipping.Shipment, "batches", refuse)

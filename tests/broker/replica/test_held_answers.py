@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,3 +99,40 @@ def test_a_reader_is_told_of_damage_unless_others_may_have_what_is_damaged(spare
 
 def raising(*_: object) -> None:
     raise Corrupt("bad")
+
+
+@pytest.mark.parametrize(
+    ("spared", "mends", "told", "closes"),
+    [(True, True, Corrupt, True), (False, True, ReadFailed, False), (False, False, OSError, False)],
+)
+def test_a_reader_is_told_of_a_bad_sector_as_of_damage_where_others_may_have_what_it_held(spared, mends, told, closes):
+    port, heard = MemoryPort(), list[Corrupt]()
+    port.read = unread(errno.EIO)  # pyright: ignore[reportAttributeAccessIssue]
+    answers = HeldAnswers(port)
+    answers.spared, answers.mends, answers.tell = lambda: spared, lambda damage: mends, heard.append
+    for _ in range(2):
+        with pytest.raises(told, match=os.strerror(errno.EIO)):
+            answers.read(PLACE, 1, 1, "token")
+    assert (answers.damage is not None, len(heard)) == (closes, 0 if closes else 1)
+    assert {each.path for each in heard} <= {PLACE.path}
+
+
+def test_what_keeps_a_port_from_reading_now_is_no_damage():
+    port = MemoryPort()
+    port.read = unread(errno.EACCES)  # pyright: ignore[reportAttributeAccessIssue]
+    answers = HeldAnswers(port)
+    with pytest.raises(OSError, match=os.strerror(errno.EACCES)):
+        answers.read(PLACE, 1, 1, "token")
+    assert answers.damage is None
+
+
+PLACE: Any = SimpleNamespace(path="data/topics/t/0")
+
+
+def unread(code: int) -> Callable[..., None]:
+    """A port's way of reading that fails."""
+
+    def read(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return read

@@ -14,17 +14,18 @@ from penstock.broker.replica.damage import note, noted
 from penstock.broker.replica.errors import ReplicaBroken
 from penstock.broker.replica.installing import _staged
 from penstock.broker.replica.recovering import FULL_TICKS, _newest_checkpoint
+from penstock.broker.replica.shipping import ManifestDraft
 from penstock.broker.replica.staging import InstalledLog, StagedLog
-from penstock.storage import snapshots
+from penstock.storage import runs, snapshots
 from penstock.storage.data_directory import ASIDE
-from penstock.storage.errors import StorageFull
+from penstock.storage.errors import Corrupt, StorageFull
 from penstock.storage.log import LogOptions
 from penstock.storage.recovery import NOTHING
 from penstock.storage.room import RESERVE_BYTES
 from support.damaged import a_follower, damaged, is_whole, produce, rot, segments
 from support.files import RecordingFiles
 from support.logs import LOG_ID, build
-from support.members import DATA, Shard
+from support.members import DATA, Member, Shard
 
 
 def test_a_bad_sector_that_an_opening_meets_is_damage_that_heals():
@@ -42,6 +43,41 @@ def test_a_bad_sector_that_an_opening_meets_is_damage_that_heals():
     assert (found.paths, found.judged) == ([path], True)
     shard.until(lambda: is_whole(shard))
     assert any(name.startswith(f"{DATA}/{ASIDE}/") for name in files.contents), "nothing is removed for it"
+
+
+def test_a_bad_sector_that_a_leader_meets_as_it_hands_a_log_out_costs_it_the_lead():
+    """The third node has the log whole. The member asked this leader again and again."""
+    shard, topic, member = damaged(24)
+    leader = shard.leader
+    assert leader is not None
+    bad_sector(leader, topic)
+    shard.until(lambda: member.recovery is None and is_whole(shard), rounds=400)
+    produce(shard, topic, 1)
+
+
+@pytest.mark.parametrize(("code", "told"), [(errno.EIO, Corrupt), (errno.ENOMEM, OSError)])
+def test_a_bad_sector_that_a_manifest_meets_is_damage_of_that_log(code, told):
+    shard = Shard(27)
+    topic = shard.topic("t")
+    produce(shard, topic, 60)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    files, log = leader.files, f"{DATA}/topics/{topic.hex()}/0"
+    assert any(name.startswith(f"{log}/snapshot-") for name in files.contents)
+    run = f"{log}/{runs.file_name(9)}"
+    files.create(run, 64).close()
+    files.disk(files.contents[run]).unreadable = code
+    draft = ManifestDraft(leader.replica.checkpoint(), 0, leader.replica.logs())
+    with pytest.raises(told) as raised:
+        draft.step()
+    assert getattr(raised.value, "path", log) == log
+
+
+def bad_sector(member: Member, topic: bytes) -> None:
+    """The disk of a member does not hand out the first segment of a topic any more."""
+    files = member.files
+    files.disk(files.contents[segments(member, f"{DATA}/topics/{topic.hex()}/0")[0]]).unreadable = errno.EIO
 
 
 @pytest.mark.parametrize("code", [errno.ENOMEM, errno.EACCES])
