@@ -41,10 +41,11 @@ class LogStart(Struct, array_like=True, frozen=True):
 
 
 class ShippedFile(Struct, array_like=True, frozen=True):
-    """A file beside a log: a snapshot or a run."""
+    """A file beside a log: a snapshot or a run. Each node has its own: names and sizes may be those of other ones."""
 
     name: Annotated[str, Meta(pattern=r"^(snapshot|run)-[0-9]{20}$")]
     size: Count
+    checksum: Count = 0  # of its header, which is its first 8 bytes and covers that of the rest; 0: not stated
 
 
 class ShippedLog(Struct, array_like=True, frozen=True):

@@ -292,9 +292,9 @@ def _state_files(log: LogWriter, seq: int) -> list[ShippedFile]:
         return []
     numbered = [name for name in files.listdir(path) if runs.number_of(name) is not None]
     names = [snapshots.file_name(found.seq), *numbered]
-    return [ShippedFile(name, _size(files, f"{path}/{name}")) for name in names]
+    return [_state_file(files, path, name) for name in names]
 
 
-def _size(files: Files, path: str) -> int:
-    with files.open(path) as file:
-        return file.size()
+def _state_file(files: Files, path: str, name: str) -> ShippedFile:
+    with files.open(f"{path}/{name}") as file:
+        return ShippedFile(name, file.size(), int.from_bytes(file.pread(8, 0), "little"))

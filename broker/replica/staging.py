@@ -131,7 +131,7 @@ class StagedLog:
         if not self._files.exists(path):
             return False
         with self._files.open(path) as file:
-            return file.size() == part.size
+            return (file.size(), int.from_bytes(file.pread(8, 0), "little")) == (part.size, part.checksum)
 
     def ask(self, entry: int) -> AskBatches | AskFile | None:
         """What to ask for next; None when all of it is here."""

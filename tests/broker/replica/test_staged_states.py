@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from penstock.broker.replica.catchup_messages import AskFile, LogStart, ShippedFile, ShippedLog
+from penstock.broker.replica.shipping import ManifestDraft
+from penstock.broker.replica.staging import StagedLog
+from penstock.storage import runs
+from penstock.storage.data_directory import log_path
+from penstock.storage.log import LogOptions
+from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.recovery import NOTHING
 from support.damaged import a_follower, produce
+from support.logs import LOG_ID, build
 from support.members import DATA, Shard
 
 
@@ -27,3 +36,49 @@ def test_what_is_staged_of_a_state_goes_once_entries_have_come_after_all():
     shard.rounds(2)
     assert not member.files.exists(f"{DATA}/staged")
     assert member.files.listdir(f"{DATA}/trash") == []
+
+
+def test_a_file_that_another_leader_has_under_the_same_name_and_size_is_fetched_anew():
+    """Each node files parts of a state by itself, so their numbers and sizes say nothing of what is in them."""
+    files, name = MemoryFiles(), runs.file_name(3)
+    batch = build(shape=((1,),)).batches[1]
+    ours, theirs = (runs.encode_header(3, body, LOG_ID) + body for body in (b"one part", b"another!"))
+
+    def staged(data: bytes) -> StagedLog:
+        file = ShippedFile(name, len(data), int.from_bytes(data[:8], "little"))
+        checksum = int.from_bytes(batch[:8], "little")
+        shipped = ShippedLog(LOG_ID, b"", 0, LogStart(0, 0, 0, 0, 0), 1, checksum, [file])
+        log = StagedLog(shipped, "d/staged/log", files, start=NOTHING, replaced=True)
+        log.open(LogOptions())
+        return log
+
+    first = staged(ours)
+    first.add_batches([batch])
+    assert first.ask(9) == AskFile(9, LOG_ID, name, 0)
+    first.add_piece(name, 0, ours)
+    first.close(clean=True)
+    again = staged(ours)
+    assert again.ask(9) is None
+    again.close()
+    other = staged(theirs)
+    assert other.ask(9) == AskFile(9, LOG_ID, name, 0)
+    other.add_piece(name, 0, theirs)
+    assert other.ask(9) is None
+    other.close()
+    assert files.read(f"d/staged/log/{name}") == theirs
+
+
+def test_a_leader_says_which_files_it_has():
+    shard = Shard(19)
+    topic = shard.topic("t")
+    produce(shard, topic, 60)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    draft = ManifestDraft(leader.replica.checkpoint(), 0, leader.replica.logs())
+    assert draft.step()
+    shipped = [(log, file) for log in draft.manifest().logs for file in log.files]
+    assert shipped
+    for log, file in shipped:
+        found = leader.files.read(f"{log_path(DATA, log.topic, log.partition)}/{file.name}")
+        assert (len(found), found[:8]) == (file.size, file.checksum.to_bytes(8, "little"))
