@@ -98,9 +98,10 @@ def tick(state: RaftState) -> None:
     state.elapsed += 1
     if state.role is Role.LEADER:
         _tick_leader(state)
-    elif state.promotable() and state.elapsed >= state.timeout:
+    elif state.elapsed >= state.timeout:
         state.elapsed = 0
-        election.begin(state)
+        if not election.begin(state):
+            forget_leader(state)  # a learner, for example: it stands for nothing, and hears of no leader either
 
 
 def _tick_leader(state: RaftState) -> None:

@@ -62,9 +62,13 @@ MEND_AGAIN_TICKS = 100
 FULL_TICKS = 60
 """So long nothing is fetched after the disk refused a piece: 3 s, or a cluster that needs the node waits for it."""
 
+LEADER_TICKS = 20
+"""Without a word for so long, a leader is none any more to those who ask this member."""
+
 
 class Recovery:
-    """See the module. `leader` and `term`: of the last word of a leader. `room`: of the disk, which the driver says."""
+    """See the module. `leader` and `term`: of the last word of a leader, which is none any more once it is silent.
+    `room`: of the disk, which the driver says."""
 
     def __init__(
         self, files: Files, data: str, order_id: bytes, *, node: int, damage: NotedDamage, promises: Promises,
@@ -103,6 +107,7 @@ class Recovery:
         """What the disk had no room for; "" once it is tried again."""
         self._rest = 0  # ticks until then
         self._idle = 0  # ticks in which nothing was mended, and no state was fetched
+        self._silent = 0  # ticks since a leader was heard
         self._rotten = damage.logs(data) if damage.judged else set[str]()
         self._begin_mending()
 
@@ -133,12 +138,15 @@ class Recovery:
             with suppress(InvalidBatch):
                 self._got(message.sender, cm.decode(message.context), bodies or {})
         elif message.kind in FROM_LEADER and message.term >= self.term:
-            self.leader, self.term = message.sender, message.term
+            self.leader, self.term, self._silent = message.sender, message.term, 0
             if not self.mending.is_busy and not self.waits:
                 self.catching_up.begin(message.sender)
 
     def tick(self) -> None:
         """Time passed. Raises ReplicaBroken once all that had rotted is mended."""
+        self._silent += 1
+        if self._silent > LEADER_TICKS:
+            self.leader = 0
         self._rest = max(0, self._rest - 1)
         if self.waits:
             self.catching_up.end()  # what is staged stays

@@ -120,6 +120,15 @@ def test_a_node_outside_of_the_configuration_never_campaigns():
     assert rig.ticks(5 * TICKS) == []
 
 
+def test_a_node_that_may_not_stand_forgets_a_leader_that_is_silent():
+    rig = Rig(voters=(2, 3), learners=(1,))
+    rig.hears(Kind.HEARTBEAT, 2, term=1)
+    assert rig.ticks(TICKS - 1) == []
+    assert rig.node.leader == 2
+    assert rig.ticks(1) == []
+    assert (rig.node.leader, rig.node.role, rig.node.term) == (0, Role.FOLLOWER, 1)
+
+
 def test_a_learner_votes_because_its_configuration_may_be_old():
     rig = Rig(voters=(2, 3), learners=(1,))
     assert not one_of(Kind.VOTE_ACK, rig.hears(Kind.VOTE, 2, term=1)).reject

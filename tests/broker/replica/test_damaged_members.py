@@ -14,7 +14,7 @@ from penstock.broker.replica.checkpoint import Checkpoint
 from penstock.broker.replica.damage import NotedDamage, note, note_of, noted, why_anew
 from penstock.broker.replica.entries import INLINE_BYTES
 from penstock.broker.replica.errors import ReplicaBroken, ReplicaDamaged
-from penstock.broker.replica.recovering import sound_end
+from penstock.broker.replica.recovering import LEADER_TICKS, sound_end
 from penstock.storage import snapshots
 from penstock.storage.batch import encode
 from penstock.storage.data_directory import ASIDE
@@ -42,6 +42,25 @@ def test_a_member_that_lost_a_log_fetches_it_in_a_term_of_its_own_and_votes_agai
     shard.invariants.check(full=True)
     leader.crash(power=True)
     produce(shard, topic, 2)
+
+
+def test_a_recovering_member_names_no_leader_that_has_been_silent():
+    """Its status said that the cluster has one, as long as none was elected."""
+    shard, _, member = damaged(25)
+    recovery, leader = member.recovery, shard.leader
+    assert recovery is not None
+    assert leader is not None
+    assert leader.replica is not None
+    heartbeat = Message(Kind.HEARTBEAT, member.number, leader.number, leader.replica.core.term)
+    recovery.step(heartbeat)
+    assert (recovery.leader, recovery.term) == (leader.number, heartbeat.term)
+    for left in reversed(range(LEADER_TICKS + 1)):
+        recovery.tick()
+        assert recovery.leader == (leader.number if left else 0)
+    assert recovery.term == heartbeat.term
+    recovery.step(heartbeat)
+    recovery.tick()
+    assert recovery.leader == leader.number
 
 
 def test_only_what_is_lost_is_fetched():
