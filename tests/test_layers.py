@@ -121,7 +121,7 @@ ORDER = {
         *("celery.channel", "celery.transport", "celery.table", "celery.results", "celery", "dramatiq", ""),
     ],
     "penstock.spark": [
-        *("errors", "java", "jvm", "workers", "losses", "offsets", "options", "connection", "planning"),
+        *("errors", "java", "jvm", "workers", "losses", "syncing", "offsets", "options", "connection", "planning"),
         # the source
         *("source_options", "subscription", "schema", "rows", "limits", "filters", "starting", "micro_batches"),
         *("reading", "batch_reader", "stream_reader"),

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from ...clients.errors import InvalidArgument
+from ..syncing import sync_directory
 from . import archive_files, durable, identity
 from .archive_layout import DataFile
 from .failures import one_sentence
@@ -130,4 +131,4 @@ class Batches:
                 os.replace(staged, place)
             touched |= {place.parent, *list(place.parents)[1:3]}
         for directory in touched:
-            durable.sync_directory(directory)
+            sync_directory(directory)

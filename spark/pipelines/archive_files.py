@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..syncing import sync_directory, sync_file
 from .archive_layout import HOUR_US, DataFile
-from .durable import sync_directory, sync_file
 
 OPEN_FILES = 16
 GROUP_ROWS = 1 << 17

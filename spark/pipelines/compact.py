@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..syncing import sync_directory, sync_file
 from . import durable, identity
 from .failures import one_sentence
 from .progress import Progress
@@ -133,12 +134,12 @@ class Snapshots:
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(place.relative_to(self._target))
         os.replace(fresh, self._target / CURRENT)
-        durable.sync_directory(self._target)
+        sync_directory(self._target)
 
 
 def _sync(directory: Path) -> None:
     """Have what Spark wrote survive a power cut."""
     for file in directory.iterdir():
-        durable.sync_file(file)
+        sync_file(file)
     for each in (directory, directory.parent):
-        durable.sync_directory(each)
+        sync_directory(each)

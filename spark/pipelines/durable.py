@@ -17,6 +17,7 @@ import msgspec
 
 from ...clients.errors import InvalidArgument
 from ..errors import TargetInUse
+from ..syncing import sync_directory
 
 T = TypeVar("T")
 
@@ -43,24 +44,6 @@ def read(path: Path, kind: type[T]) -> T | None:
         return None
     except msgspec.DecodeError as error:
         raise TargetInUse(f"{path} is not a file of this pipeline ({error}): name another directory") from None
-
-
-def sync_directory(directory: Path | str) -> None:
-    """Have what was created, renamed and removed in there survive a power cut."""
-    _sync(directory, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def sync_file(path: Path | str) -> None:
-    """Make the file durable, whichever process wrote it."""
-    _sync(path, os.O_RDONLY)
-
-
-def _sync(path: Path | str, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

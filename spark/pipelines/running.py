@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from ...clients.arguments.quantities import Duration, seconds
 from ..local_session import PLAIN
-from . import durable
+from ..syncing import sync_micro_batch
 from .progress import OnProgress, Progress, after, ignore
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def run_batches(stream: DataFrame, take: Callable[[DataFrame, int], None], check
     """
 
     def known(frame: DataFrame, number: int) -> None:
-        offsets = checkpoint / "offsets"
-        durable.sync_file(offsets / str(number))
-        durable.sync_directory(offsets)
+        sync_micro_batch(checkpoint, number)
         frame.sparkSession.conf.set(MAX_BYTES, PLAIN[MAX_BYTES])  # of this query alone
         take(frame, number)
 

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ...clients import Client
 from ..connection import client_of
 from ..errors import StaleCheckpoint
+from ..syncing import local_checkpoint, sync_micro_batch
 from .columns import Layout
 from .epochs import Epoch, batch_epoch, stream_epoch
 from .messages import Written, stages_of, written
@@ -55,9 +56,11 @@ class StagedWriter(DataSourceArrowWriter):
 class StagedStreamWriter(DataSourceStreamArrowWriter):
     """The writer of a streaming query."""
 
-    def __init__(self, options: SinkOptions, layout: Layout) -> None:
+    def __init__(self, options: SinkOptions, layout: Layout, checkpoint: str = "") -> None:
+        """`checkpoint`: the location of the query's, as its author gave it."""
         self._options = options
         self._layout = layout
+        self._checkpoint = checkpoint
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage the rows of one task, unless its micro-batch was committed before."""
@@ -77,9 +80,11 @@ class StagedStreamWriter(DataSourceStreamArrowWriter):
         return stage(client, self._options, self._layout, iterator, epoch)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Publish the records staged for this micro-batch."""
+        """Publish the records staged for this micro-batch, once its checkpoint is durable that says which they are."""
         found = written(messages)
         if found:
+            if (checkpoint := local_checkpoint(self._checkpoint)) is not None:
+                sync_micro_batch(checkpoint, batchId)
             commit(self._options, found, Epoch(found[0].transaction, batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

@@ -39,7 +39,7 @@ def stream_writer(given: Mapping[str, str], schema: StructType) -> DataSourceStr
     layout = layout_of(schema, options.topic)
     options = reached(options)
     if options.delivery == EXACTLY_ONCE:
-        return StagedStreamWriter(options, layout)
+        return StagedStreamWriter(options, layout, given.get("checkpointlocation", ""))
     return DirectStreamWriter(options, layout)
 
 

@@ -111,3 +111,20 @@ def test_a_broker_that_is_killed_while_rows_are_staged_loses_nothing_and_doubles
         killing.result()
         assert sorted(map(int, texts(client, "flights"))) == list(range(60_000))
         assert open_stages(client) == 0
+
+
+def test_a_micro_batch_is_not_committed_before_the_checkpoint_keeps_what_it_holds(
+    spark: SparkSession, query: Query, lines: Lines, client: Client, topic: str, tmp_path: Path
+) -> None:
+    """After a power cut its number would stand for other rows: what cannot be synced is not written."""
+    lines.add(10)
+    spark.dataSource.register(HaltingSink)
+    with Halt(tmp_path, "staged") as halt:
+        running = query.start("halting", halt=str(halt.folder), step="staged")
+        halt.wait()
+        (tmp_path / "checkpoint" / "offsets" / "0").unlink()
+        halt.go_on()
+        with pytest.raises(Exception, match=r"No such file or directory: .*/checkpoint/offsets/0"):
+            finish(running)
+    assert client.transaction_epoch(f"{running.id}.{topic}") is None
+    assert texts(client, topic) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,8 +18,10 @@ from penstock.spark.sink.epochs import BATCH_ID, QUERY_ID
 from penstock.spark.sink.messages import Written
 from penstock.spark.sink.options import SinkOptions
 from penstock.spark.sink.staged import StagedStreamWriter, StagedWriter
+from penstock.spark.sink.writers import stream_writer
 from penstock.storage.errors import RecordTooLarge
 from pyspark import TaskContext
+from pyspark.sql.types import StringType, StructField, StructType
 from support.topics import open_stages, records, texts
 
 LAYOUT = Layout(("value",), (0,), "flights")
@@ -232,4 +236,36 @@ def test_an_aborted_micro_batch_leaves_nothing(options: SinkOptions, client: Cli
 
 def test_a_micro_batch_without_tasks_commits_nothing(options: SinkOptions, client: Client) -> None:
     committed(options, 0)
+    assert client.transaction_epoch("5a3b.flights") is None
+
+
+def test_what_a_micro_batch_holds_is_durable_before_it_is_committed(
+    options: SinkOptions, client: Client, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut Spark would give its number to other rows, and they would count as written."""
+    (tmp_path / "offsets").mkdir()
+    for name in ("metadata", "offsets/0"):
+        (tmp_path / name).touch()
+    seen: dict[str, int | None] = {}
+
+    def noted(descriptor: int) -> None:
+        seen[os.readlink(f"/proc/self/fd/{descriptor}")] = client.transaction_epoch("5a3b.flights")
+
+    monkeypatch.setattr(os, "fsync", noted)
+    given = {"url": options.url, "topic": "flights", "checkpointlocation": str(tmp_path)}
+    monkeypatch.setattr("penstock.spark.sink.writers.address", lambda endpoint: endpoint.url)  # refuses memory
+    writer = stream_writer(given, StructType([StructField("value", StringType())]))
+    writer.commit([task.write(0, "1")], 0)
+    assert client.transaction_epoch("5a3b.flights") == 0
+    assert seen.keys() >= {str(tmp_path / name) for name in ("offsets/0", "offsets", "metadata")}
+    assert set(seen.values()) == {None}
+
+
+def test_a_checkpoint_that_cannot_be_synced_commits_nothing(
+    options: SinkOptions, client: Client, task: Task, tmp_path: Path
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    writer = StagedStreamWriter(options, LAYOUT, str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        writer.commit([task.write(0, "1")], 0)
     assert client.transaction_epoch("5a3b.flights") is None
