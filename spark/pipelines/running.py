@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -103,8 +103,8 @@ def _watch(query: StreamingQuery, pace: Pace) -> Progress:
         ended = False
         while not ended:
             ended = _has_ended(query, pace)
-            for described in _news(query, seen):
-                seen, progress = described["timestamp"], after(progress, described)
+            for text in _news(query, seen):
+                seen, progress = text, after(progress, json.loads(text))
                 pace.on_progress(progress)
         return progress
     finally:
@@ -121,7 +121,8 @@ def _has_ended(query: StreamingQuery, pace: Pace) -> bool:
         return True
 
 
-def _news(query: StreamingQuery, seen: str) -> list[dict[str, Any]]:
-    """Triggers that ended since, as Spark describes them; numbers of batches say less, as idle ones have none."""
-    found = [json.loads(each.json) for each in query.recentProgress]
-    return [described for described in found if described["timestamp"] > seen]
+def _news(query: StreamingQuery, seen: str) -> list[str]:
+    """What Spark says of the triggers that ended since the one of which it said `seen`, of all that it remembers else.
+    Their times say less, as a clock may be set, and so do numbers of batches, as idle ones have none."""
+    found = [each.json for each in query.recentProgress]
+    return found[found.index(seen) + 1 :] if seen in found else found
