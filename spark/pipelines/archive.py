@@ -26,7 +26,7 @@ from . import archive_files, durable, identity
 from .archive_layout import DataFile
 from .failures import one_sentence
 from .progress import Progress
-from .running import ONCE, Pace, follow, run_batches
+from .running import ONCE, Pace, check_newest, follow, run_batches
 from .tables import Table, TableFormat, opener
 from .topics import commit, ids_of
 
@@ -101,14 +101,14 @@ class Batches:
         self._compression = compression
 
     def take(self, frame: DataFrame, number: int) -> None:
-        """Make a batch part of the archive, once, however often it comes."""
+        """Make a batch part of the archive, once, however often it comes. Raises StaleCheckpoint for an earlier one."""
         decided = durable.read(self._own / BATCH, Decided)
         if decided is None or decided.batch < number:
             decided = Decided(number, self._written(frame))
             durable.write(self._own / BATCH, decided)
-        if decided.batch == number:
-            self._place(decided.files)
-            self._table.add(number, decided.files)
+        check_newest(number, decided.batch, self._target)
+        self._place(decided.files)
+        self._table.add(number, decided.files)
 
     def _written(self, frame: DataFrame) -> list[DataFile]:
         """The files of a batch, written aside."""

@@ -19,8 +19,8 @@ from ..syncing import sync_directory, sync_file
 from . import durable, identity
 from .failures import one_sentence
 from .progress import Progress
-from .running import FORMAT, ONCE, Pace, follow, run_batches
-from .topics import ids_of, source_and_target
+from .running import FORMAT, ONCE, Pace, check_newest, follow, run_batches
+from .topics import ask, ids_of, source_and_target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +88,8 @@ def latest_per_key(records: DataFrame) -> DataFrame:
 
 
 def _append(frame: DataFrame, number: int, *, url: str, target: str, name: str) -> None:
+    with ask(url) as client:
+        check_newest(number, (client.transaction_epoch(name) or 0) - 1, f"topic {target}")
     newest = latest_per_key(frame).select("key", "value", "headers", "timestamp")
     writer = newest.write.format(FORMAT).mode("append").option("url", url).option("topic", target)
     writer.option("txnId", name).option("txnVersion", str(number + 1)).save()
@@ -102,9 +104,10 @@ class Snapshots:
         self._snapshots = target / SNAPSHOTS
 
     def take(self, frame: DataFrame, number: int) -> None:
-        """Put a batch over the table, once, however often it comes."""
+        """Put a batch over the table, once, however often it comes. Raises StaleCheckpoint for an earlier one."""
         last = self._last()
-        if last >= number:
+        check_newest(number, last, self._target)
+        if last == number:
             return
         newest = latest_per_key(frame if last < 0 else self._read(frame.sparkSession).unionByName(frame))
         place = self._place(number)

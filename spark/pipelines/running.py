@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...clients.arguments.quantities import Duration, seconds
+from ..errors import StaleCheckpoint
 from ..local_session import PLAIN
 from ..syncing import sync_micro_batch
 from .progress import OnProgress, Progress, after, ignore
@@ -126,3 +127,13 @@ def _news(query: StreamingQuery, seen: str) -> list[str]:
     Their times say less, as a clock may be set, and so do numbers of batches, as idle ones have none."""
     found = [each.json for each in query.recentProgress]
     return found[found.index(seen) + 1 :] if seen in found else found
+
+
+def check_newest(number: int, last: int, target: Path | str) -> None:
+    """Raise StaleCheckpoint for a batch that comes after a later one: Spark repeats none but the last."""
+    if number < last:
+        raise StaleCheckpoint(
+            f"batch {number} comes after batch {last} went into {target}: the checkpoint is older than what was "
+            "written, and its batches would be taken for those; go on from the newest one, or begin anew with "
+            "another checkpoint and target"
+        )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from penstock.spark.errors import StaleCheckpoint
 from penstock.spark.pipelines.archive import Batches
 from penstock.spark.pipelines.identity import PipelineIdentity
 from penstock.spark.pipelines.tables import FORMATS, TableFormat, open_table
@@ -39,8 +40,18 @@ def form(request) -> TableFormat:
 
 def test_a_batch_that_comes_again_is_there_once(form, tmp_path):
     first, second = records(0, 90), records(90, 40)
-    for number, table in [(0, first), (0, first), (1, second), (1, second), (0, first)]:
+    for number, table in [(0, first), (0, first), (1, second), (1, second)]:
         batches(form, tmp_path).take(Frame(table), number)  # type: ignore[arg-type]
+    assert held(form, tmp_path) == values(first, second)
+
+
+def test_a_batch_from_before_the_last_is_refused(form, tmp_path):
+    """Spark repeats none but the last: an older checkpoint gives its number to records that are not in the archive."""
+    first, second = records(0, 90), records(90, 40)
+    for number, table in enumerate((first, second)):
+        batches(form, tmp_path).take(Frame(table), number)  # type: ignore[arg-type]
+    with pytest.raises(StaleCheckpoint, match=f"batch 0 comes after batch 1 went into {tmp_path}: the checkpoint is"):
+        batches(form, tmp_path).take(Frame(first), 0)  # type: ignore[arg-type]
     assert held(form, tmp_path) == values(first, second)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pyarrow.dataset as ds
 import pytest
 from penstock.errors import PipelineFailed
+from penstock.spark.errors import StaleCheckpoint
 from penstock.spark.pipelines import Pace, compact, compact_into
+from penstock.spark.pipelines.compact import Snapshots, _append
 from support.archives import forget_last_commit
 from support.topics import records
 
@@ -81,3 +84,19 @@ def test_a_topic_gets_the_latest_of_each_key_once(spark, url, client, new, fill,
         b"value %d" % n for n in range(95, 100)
     )
     assert len(records(client, target)) == 15
+
+
+def test_a_batch_from_before_the_last_is_refused(tmp_path):
+    (tmp_path / "snapshots" / "000000000003").mkdir(parents=True)
+    (tmp_path / "current").symlink_to("snapshots/000000000003")
+    snapshots, nothing = Snapshots(tmp_path, None), SimpleNamespace()  # no frame is touched
+    snapshots.take(nothing, 3)  # type: ignore[arg-type]
+    with pytest.raises(StaleCheckpoint, match=f"batch 2 comes after batch 3 went into {tmp_path}"):
+        snapshots.take(nothing, 2)  # type: ignore[arg-type]
+
+
+def test_a_batch_from_before_the_last_is_not_passed_by_where_a_topic_is_the_target(url, client, new):
+    topic, name = new(), "compaction-of-a-test"
+    client.commit_stages(name, 4, [])
+    with pytest.raises(StaleCheckpoint, match=f"batch 2 comes after batch 3 went into topic {topic}"):
+        _append(SimpleNamespace(), 2, url=url, target=topic, name=name)  # type: ignore[arg-type]
