@@ -116,7 +116,7 @@ def _place(log: LogPlace) -> BackupPlace:
     if not log.name:
         return BackupPlace(METADATA, _CATALOGUE, log.log_id, log.seq, 0)
     directory = partition_path("", log.topic, log.partition).removeprefix("/")
-    return BackupPlace(directory, f"{log.name}/{log.partition}", log.log_id, log.seq, log.first)
+    return BackupPlace(directory, f"{log.name}/{log.partition}", log.log_id, log.seq, log.first, log.needed)
 
 
 def stopped(files: Files, data: str) -> Found:

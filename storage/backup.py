@@ -54,13 +54,15 @@ class Moved(Exception):
 
 
 class BackupPlace(Struct, frozen=True):
-    """How far one log is backed up: its last batch, and the first offset that must be there."""
+    """How far one log is backed up: its last batch, and what must be there: the first offset, and all batches from one
+    on, which may lie below it; 0 for none."""
 
     directory: str
     title: str
     log_id: bytes
     seq: int
     first: int
+    needed: int = 0
 
 
 class Made(Struct, frozen=True):
@@ -106,7 +108,7 @@ def pin(files: Files, data: str, place: BackupPlace) -> Pinned:
 
 
 def _open_all(files: Files, directory: str, pinned: Pinned) -> bool:
-    """Whether what was opened reaches from the first offset to the place."""
+    """Whether what was opened reaches from the first offset, and the first batch that is needed, to the place."""
     place, listed = pinned.place, files.listdir(directory)
     for name in sorted(listed):
         seq = snapshots.seq_of(name)
@@ -118,7 +120,7 @@ def _open_all(files: Files, directory: str, pinned: Pinned) -> bool:
     if not names:
         return False
     first, header = names[0].base_seq, pinned.segments[0].page.header
-    if header is not None and header.base_offset > place.first:
+    if (header is not None and header.base_offset > place.first) or 0 < place.needed < first:
         return False
     return first == 1 or any((snapshots.seq_of(name) or 0) >= first - 1 for name in pinned.others)
 

@@ -19,6 +19,8 @@ class Checkpoint(Message, tag=62, frozen=True):
 class LogPlace(Struct, array_like=True, frozen=True, gc=False):
     """One log: the last batch that is applied, and the first offset, as one moment had them.
 
+    `needed`: the first batch that is read though it may lie below that, staged or carried forward; 0 for none.
+
     The catalogue's has no `name`, and zeros for a topic.
     """
 
@@ -28,6 +30,7 @@ class LogPlace(Struct, array_like=True, frozen=True, gc=False):
     log_id: bytes
     seq: Count
     first: Count
+    needed: Count = 0
 
 
 class Checkpointed(Message, tag=63, frozen=True):

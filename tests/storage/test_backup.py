@@ -198,6 +198,14 @@ def test_records_that_the_place_needs_and_retention_took_ask_for_a_new_place(nod
     assert backup_point.point_names(node.files, "/backups") == []
 
 
+def test_a_batch_that_is_needed_below_the_first_offset_and_went_asks_for_a_new_place(node: Node) -> None:
+    second, place = node.logs["0"].segments()[1], node.places()[0]
+    drop_first_segment(node, snapshot_at=second.base_seq)
+    with pytest.raises(Moved):  # staged, or carried forward: it takes no offset there
+        back_up(node, places=[replace(place, needed=second.base_seq - 1)])
+    back_up(node, places=[replace(place, needed=second.base_seq)])
+
+
 def test_a_damaged_snapshot_that_a_log_needs_leaves_that_log_out(node: Node) -> None:
     drop_first_segment(node, snapshot_at=node.logs["0"].durable)
     path = f"{node.data}/{PATHS['0']}/{snapshots.file_name(node.logs['0'].durable)}"

@@ -125,7 +125,7 @@ class LogUpkeep:
         It counts as committed, and where a commit does not wait for the disk as durable: a power cut may take back what
         published a stage, or finished a record that was carried.
         """
-        log, now = partition.log, _needed(partition.committed)
+        log, now = partition.log, needed(partition.committed)
         if log.durable >= partition.seq:
             return now
         seq, before = self._needed.get(partition, (0, 0))
@@ -135,8 +135,8 @@ class LogUpkeep:
         return min(before, now)
 
 
-def _needed(state: PartitionState) -> int:
-    """The first batch that a stage, or an open record that was carried, stands in."""
+def needed(state: PartitionState) -> int:
+    """The first batch that a stage, or an open record that was carried, stands in; a seq beyond all others for none."""
     first = state.stages.first_seq
     if not state.kept:
         return first

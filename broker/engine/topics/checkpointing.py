@@ -13,17 +13,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....transport.messages import Checkpoint, Checkpointed, LogPlace
+from ..logs.log_upkeep import needed
 
 if TYPE_CHECKING:
     from ..logs.log_registry import LogRegistry
     from ..ports import Handlers, Now, Payload, Peer, Port, Work
+    from ..tables.state import PartitionState
 
 SLICE = 256
 """Places written in one step."""
 
 _CATALOGUE = bytes(16)
 
-Taken = tuple[str, bytes, int, bytes, int, int]
+Taken = tuple[str, bytes, int, bytes, int, int, int]
 """The fields of one place."""
 
 
@@ -39,9 +41,10 @@ class Checkpointing:
         """Take every place at once; the answer is work."""
         catalogue = self._registry.catalogue
         taken = [
-            (topic.name, topic.id, partition.number, partition.log.log_id, partition.seq, partition.first)
+            (topic.name, topic.id, partition.number, partition.log.log_id, state.seq, state.first, _needed(state))
             for topic in self._registry.topics.by_id.values()
             for partition in topic.readable
+            for state in (partition.history.committed,)
         ]
         first = LogPlace("", _CATALOGUE, 0, catalogue.log.log_id, catalogue.committed.seq, 0)
         return self._told(peer, message.request, first, taken, self._registry.unavailable())
@@ -52,3 +55,10 @@ class Checkpointing:
             yield
             places += (LogPlace(*each) for each in taken[start : start + SLICE])
         self._port.reply(peer, Checkpointed(request, places, unavailable))
+
+
+def _needed(state: PartitionState) -> int:
+    if not (state.stages or state.kept):
+        return 0
+    first = needed(state)
+    return first if first <= state.seq else 0

@@ -6,6 +6,7 @@ import pytest
 from penstock.broker.engine.topics import checkpointing
 from penstock.transport import messages as m
 from support.engine import Rig
+from support.transactions import commit, put
 
 
 def places(rig: Rig) -> dict[tuple[str, int], tuple[int, int]]:
@@ -52,3 +53,18 @@ def test_the_places_are_of_one_moment_though_the_answer_takes_several_steps(monk
     (answer,) = rig.answers(request)
     assert {(each.name, each.partition): (each.seq, each.first) for each in answer.logs} == before
     assert places(rig) != before
+
+
+def test_what_is_staged_is_named_though_it_may_lie_below_the_first_offset():
+    rig = Rig()
+    topic = rig.topic("t")
+    rig.produce(topic, [b"x"])
+
+    def needed() -> list[int]:
+        return [each.needed for each in rig.ask(m.Checkpoint).logs if each.name == "t"]
+
+    assert needed() == [0]
+    only = put(rig, topic, 7, b"1")
+    assert needed() == [2]  # the last one
+    commit(rig, "etl", 1, only)
+    assert needed() == [0]

@@ -91,6 +91,8 @@ def test_what_is_begun_and_not_finished_stays_until_it_is_carried(verb: q.Verb |
     assert rig.partition(topic).first == 3  # the segment of record 4 begins there
     rig.pass_time(90)
     assert list(kept(rig, topic)) == [4]
+    (place,) = [each for each in rig.ask(m.Checkpoint).logs if each.topic == topic]
+    assert place.needed == kept(rig, topic)[4], "a backup has it, too, below the first offset"
     assert rig.partition(topic).first >= 27
 
 
