@@ -19,6 +19,7 @@ from xxhash import xxh3_64_intdigest
 
 from .errors import AcceptedLoss
 from .files import Files
+from .unreadable import read_patiently
 
 log = logging.getLogger("penstock.storage")
 
@@ -85,10 +86,15 @@ def passed(error: AcceptedLoss) -> int:
 
 
 def read_accepted(files: Files, directory: str) -> list[Accepted]:
-    """The ranges accepted in this log so far."""
+    """The ranges accepted in this log so far, to write them again with others. Raises StorageFull, OSError."""
     path = f"{directory}/{FILE_NAME}"
-    lines = files.read(path).splitlines() if files.is_file(path) else []
-    return [accepted for line in lines if (accepted := _decode(line)) is not None]
+    return _decode_all(files.read(path)) if files.is_file(path) else []
+
+
+def accepted_losses(files: Files, directory: str) -> list[Accepted]:
+    """As `read_accepted`, without those that the disk cannot read: for who only asks."""
+    path = f"{directory}/{FILE_NAME}"
+    return _decode_all(read_patiently(files, path)) if files.is_file(path) else []
 
 
 def write_accepted(files: Files, directory: str, accepted: Sequence[Accepted]) -> None:
@@ -100,6 +106,10 @@ def _encode(accepted: Accepted) -> bytes:
     """Checksum in hex, a space, JSON: a flipped bit must not accept a different range."""
     text = msgspec.json.encode(accepted)
     return b"%016x %s\n" % (xxh3_64_intdigest(text), text)
+
+
+def _decode_all(data: bytes) -> list[Accepted]:
+    return [accepted for line in data.splitlines() if (accepted := _decode(line)) is not None]
 
 
 def _decode(line: bytes) -> Accepted | None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 from .errors import NewerFormat
 from .files import Files
 from .layout import FIRST, decode_first, encode_first
+from .unreadable import read_patiently
 
 
 def read_first(files: Files, path: str, log_id: bytes) -> int:
     """The first offset of the log in `path` as its file says; 0 without one. Raises NewerFormat."""
     try:
-        found = decode_first(files.read(f"{path}/{FIRST}"))
+        found = decode_first(read_patiently(files, f"{path}/{FIRST}"))
     except FileNotFoundError:
         return 0
     except NewerFormat as error:

@@ -16,6 +16,7 @@ from xxhash import xxh3_64_hexdigest
 
 from . import layout
 from .files import Files
+from .unreadable import read_patiently
 
 _CHECKSUM = "checksum "
 _ACKNOWLEDGED = "durable up to seq "
@@ -67,7 +68,7 @@ def text(files: Files, path: str) -> str | None:
     name = f"{path}/{layout.POISON}"
     if not files.exists(name):
         return None
-    said = files.read(name).decode(errors="replace").strip(_BLANK)
+    said = read_patiently(files, name).decode(errors="replace").strip(_BLANK)
     return said if acknowledged(said) is not None else ""
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from . import layout
-from .accepted import covers, read_accepted
+from .accepted import accepted_losses, covers
 from .errors import AcceptedLoss, Corrupt, InvalidBatch, InvalidTopic, OutOfBounds
 from .files import Files
 from .layout import DATA_START, SEQ_LIMIT, SegmentName
@@ -68,7 +68,7 @@ class ReadableLog:
         """That of the last limit."""
         self.met_damage = False
         """Whether some cursor passed damage that took no record."""
-        self._given_up = read_accepted(files, path)
+        self._given_up = accepted_losses(files, path)
         self.given_up_to = max((each.next_seq or 0 for each in self._given_up), default=0)
         """Batches from this seq on are not among those whose loss was accepted."""
         self._end: int = -1

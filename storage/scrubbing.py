@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from .accepted import is_accepted, read_accepted
+from .accepted import accepted_losses, is_accepted
 from .data_directory import METADATA, ORDER, SCRUBBED, TOPICS
 from .errors import Error
 from .files import Files
@@ -130,7 +130,7 @@ def _once_more(files: Files, path: str, name: SegmentName) -> Iterator[Rot]:
     segments = look(files, path)
     if name not in closed(segments):
         return
-    accepted = read_accepted(files, path)
+    accepted = accepted_losses(files, path)
     for found in _scan(files, path, segments, name):
         if isinstance(found, Bad) and not is_accepted(found, accepted):
             yield Rot(path, found)

@@ -4,9 +4,9 @@ Idea: a read that fails with EIO is repeated page by page, and a page that canno
 batch, no header and not zeros. So a bad sector is damage like any other: it has a place, good batches around it are
 found, and what is accepted or mended for rotten bytes works for it, too.
 
-Contract: every other error is raised. Only for those who look for damage, for copies of it, and for indexes, of which
-no row is believed by itself: the end of a log is found by bytes that were read. Must not know: what a segment or a
-batch is.
+Contract: every other error is raised. Only for those who look for damage, for copies of it, and for files that are
+not believed by themselves: the end of a log is found by bytes that were read. Must not know: what a segment or a batch
+is.
 """
 
 from __future__ import annotations
@@ -19,8 +19,19 @@ from .files import File
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
+    from .files import Files
+
 PAGE_BYTES = 4096
 _NOTHING = b"\xff"
+
+
+def read_patiently(files: Files, path: str) -> bytes:
+    """All of a small file that is checked by its reader, with bytes that mean nothing where the disk cannot read it.
+
+    Raises FileNotFoundError, StorageFull, OSError.
+    """
+    with PatientFile(files.open(path)) as file:
+        return file.pread(file.size(), 0)
 
 
 def read_around(file: File, size: int, position: int) -> tuple[bytes, int]:

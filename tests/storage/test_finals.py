@@ -29,7 +29,7 @@ from penstock.storage.promises import Promises
 from penstock.storage.repair import repair
 from penstock.storage.verify import verify
 from support.bad_sectors import BadSectors
-from support.files import RecordingFiles
+from support.files import RecordingFiles, SyncDir
 
 LOG, BOOT, LATER = b"l" * 16, b"b" * 16, b"c" * 16
 RESULT = Final(Outcome.RESULT, 7)
@@ -202,6 +202,12 @@ def test_a_header_that_the_disk_cannot_read_goes_though_no_words_stand_beside_it
     files.bad.add((f"/log/{name}", 0))
     assert kept(files).covered("g") == 0
     assert files.listdir("/log") == []
+
+
+def test_the_first_words_of_a_group_wait_for_no_directory() -> None:
+    files = RecordingFiles()
+    kept(files).write("g", [(0, words(1))])
+    assert not any(isinstance(each, SyncDir) for each in files.journal)
 
 
 def test_files_that_cannot_be_read_for_now_stay() -> None:

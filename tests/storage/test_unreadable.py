@@ -6,11 +6,13 @@ import errno
 import threading
 
 import pytest
-from penstock.storage import evidence, layout, mending
-from penstock.storage.accepted import FILE_NAME, log
+from penstock.storage import evidence, layout, mending, poison
+from penstock.storage.accepted import FILE_NAME, Accepted, accepted_losses, log, write_accepted
 from penstock.storage.errors import StorageFull
 from penstock.storage.extents import extents_of
+from penstock.storage.first import read_first, write_first
 from penstock.storage.mending import RottenRange, look_for_rot
+from penstock.storage.opening import find_end
 from penstock.storage.playback import Playback, values_from
 from penstock.storage.reader import LogReader
 from penstock.storage.repair import repair
@@ -263,3 +265,46 @@ def test_a_reader_asks_the_disk_for_a_bad_page_a_few_times_however_many_batches_
             pass
     assert count > 100
     assert files.refused <= 4
+
+
+def test_a_file_that_says_where_a_log_begins_and_cannot_be_read_is_as_none():
+    files, made = built()
+    write_first(files, made.directory, LOG_ID, 3)
+    assert read_first(files, made.directory, LOG_ID) == 3
+    files.bad = {(f"{made.directory}/{layout.FIRST}", 0)}
+    assert read_first(files, made.directory, LOG_ID) == 0
+
+
+def test_a_poison_that_cannot_be_read_says_that_a_sync_may_have_failed():
+    files, made = built()
+    poison.write(files, made.directory, "EIO", durable=5)
+    files.bad = {(f"{made.directory}/{layout.POISON}", 0)}
+    assert poison.text(files, made.directory) == ""
+    assert find_end(files, made.directory).end.seq == 6
+
+
+def test_losses_on_another_page_of_the_list_stay_accepted():
+    files, made = built()
+    losses = [Accepted("file", 0, seq, seq + 1, seq, seq + 1, "reason", 1) for seq in range(100)]
+    write_accepted(files, made.directory, losses)
+    assert len(files.read(f"{made.directory}/{FILE_NAME}")) > 2 * PAGE_BYTES
+    assert accepted_losses(files, made.directory) == losses
+    files.bad = {(f"{made.directory}/{FILE_NAME}", 1)}
+    found = accepted_losses(files, made.directory)
+    assert (found[0], found[-1]) == (losses[0], losses[-1])
+    assert len(found) < len(losses)
+
+
+def test_a_list_of_accepted_losses_that_cannot_be_read_accepts_none_and_is_in_the_way_of_no_reader():
+    files, made = built("/data/topics/t/0")
+    lost = lose(made, 2)
+    repair(files, made.directory, now_us=1, accept_loss=True)
+    files.bad.add((f"{made.directory}/{FILE_NAME}", 0))
+    before = made.ends[lost[0] - 1].offset
+    records = Playback(LogReader(made.directory, files), threading.RLock()).items(values_from)
+    assert [next(records) for _ in range(before)] == list(made.values.values())[:before]
+    with pytest.raises(OSError, match=made.segment_path(0)):
+        next(records)
+    assert [found.path for found in scrub(files, "/data") if isinstance(found, Rot)] == [made.directory]
+    with pytest.raises(OSError, match=FILE_NAME):  # else it would be written without those that it has
+        repair(files, made.directory, now_us=1, accept_loss=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from ....storage.accepted import read_accepted
+from ....storage.accepted import accepted_losses
 from ....storage.batch import Batch, Kind
 from ....storage.errors import Corrupt, InvalidBatch
 from ....storage.scan import Good, scan
@@ -89,10 +89,8 @@ def _is_accepted(given_up: list[range], lost: list[range]) -> bool:
 
 def _given_up(log: LogWriter) -> list[range]:
     """Batches whose loss was accepted, in order."""
-    accepted = read_accepted(log.files, log.path)
-    return sorted(
-        (range(each.first_seq, each.next_seq) for each in accepted if each.next_seq), key=lambda seqs: seqs[0]
-    )
+    known = accepted_losses(log.files, log.path)
+    return sorted((range(each.first_seq, each.next_seq) for each in known if each.next_seq), key=lambda seqs: seqs[0])
 
 
 def batches_after(log: LogWriter, seq: int) -> Iterator[Batch]:

@@ -7,18 +7,20 @@ from typing import Any
 from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.queues.settings import parse
 from penstock.broker.engine.tables.state import PartitionState
+from penstock.storage.accepted import FILE_NAME
 from penstock.storage.batch import Kind
 from penstock.storage.repair import repair
 from penstock.storage.scan import Good, scan
 from penstock.transport import messages as m
-from support.engine import START_US, Rig
+from support.bad_sectors import BadSectors
+from support.engine import START_US, MemoryStore, Rig
 
 ACK = 0
 
 
-def worked() -> tuple[Rig, bytes]:
+def worked(store: MemoryStore | None = None) -> tuple[Rig, bytes]:
     """Six records in batches of their own; the group g did the first, then leased and acked the second."""
-    rig = Rig(snapshot_batches=1000)
+    rig = Rig(store, snapshot_batches=1000)
     topic = rig.topic()
     for number in range(6):
         rig.produce(topic, [b"value-%d" % number])
@@ -66,6 +68,18 @@ def test_queues_work_again_once_the_loss_of_what_they_had_decided_is_accepted():
     rig.pass_time(31)
     again = lease_all(rig, topic).runs
     assert again[0][0] == 1, "what was acked and forgotten comes back; nothing else is lost"
+
+
+def test_where_the_disk_cannot_read_what_was_accepted_only_queues_refuse():
+    files = BadSectors()
+    rig, topic = worked(MemoryStore(files))
+    stop(rig)
+    spoil(rig, topic, Kind.STATE, -1)
+    accept(rig, topic)
+    files.bad = {(f"{rig.store.directory(topic, 0)}/{FILE_NAME}", 0)}
+    rig.restart(clean=False)
+    assert lease_all(rig, topic).code == "unavailable"
+    assert rig.read(topic) == [b"value-%d" % number for number in range(6)]
 
 
 def test_records_that_were_given_up_die_and_say_why():
