@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from .errors import Corrupt, is_damage
+from .errors import Corrupt, Error, is_damage
 
 if TYPE_CHECKING:
     from .files import Files
@@ -130,8 +131,9 @@ class RunFiles:
         self.unsynced = [number for number in self.unsynced if number not in numbers]
 
     def drop(self, keep: Collection[int]) -> None:
-        """Remove all runs but these."""
-        for name in self._files.listdir(self._directory):
-            number = number_of(name)
-            if number is not None and number not in keep:
-                self._files.unlink(f"{self._directory}/{name}")
+        """Remove all runs but these, as far as they can be removed now."""
+        with suppress(Error, OSError):  # the rest goes with a later call
+            for name in self._files.listdir(self._directory):
+                number = number_of(name)
+                if number is not None and number not in keep:
+                    self._files.unlink(f"{self._directory}/{name}")

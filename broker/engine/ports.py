@@ -151,7 +151,7 @@ class Runs(Protocol):
         ...
 
     def drop(self, keep: Collection[int]) -> None:
-        """Remove all but these."""
+        """Remove all but these, as far as they can be removed now."""
         ...
 
 

@@ -87,6 +87,27 @@ def test_only_what_is_named_stays() -> None:
     assert sorted(files.listdir("/log")) == ["other", runs.file_name(2), runs.file_name(4)]
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "Input/output error"), StorageFull("too many open files")], ids=repr
+)
+@pytest.mark.parametrize("call", ["listdir", "unlink"])
+def test_runs_that_cannot_be_removed_now_go_with_a_later_call(
+    call: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    files, found = made()
+    for number in (1, 2):
+        found.save(number, b"x")
+    with monkeypatch.context() as patched:
+        patched.setattr(files, call, refuse)
+        found.drop({2})
+    assert len(files.listdir("/log")) == 2
+    found.drop({2})
+    assert files.listdir("/log") == [runs.file_name(2)]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_a_snapshot_that_a_power_cut_left_has_its_runs(seed: int) -> None:
     """At every point of writing: a snapshot that was reported as saved is there, and every run that it names."""
