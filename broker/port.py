@@ -181,8 +181,8 @@ class SocketPort:
             frames = codec.frames(Failure(getattr(message, "request", 0), error.code, error.message))
         self._is_flushed, self.holds = False, True
         sent = self._servers[peer.server].send(peer.identity, frames)
-        if sent is Sent.FULL and (unsent := getattr(message, "request", 0)):
-            self._servers[peer.server].send(peer.identity, codec.frames(failure(unsent, _UNREAD)))
+        if sent is Sent.FULL and not isinstance(message, Deliver):
+            self._refuse(peer, getattr(message, "request", 0))
         taken = sent is _TAKEN
         timed = self.latencies.timed
         if timed and (request := getattr(message, "request", 0)) in timed:
@@ -194,6 +194,16 @@ class SocketPort:
         elif payload:
             self._sent_bytes += len(payload)
         return taken
+
+    def _refuse(self, peer: Any, request: int) -> None:
+        """Tell a peer that there is no room for an answer.
+
+        One that cannot be told, or that misses what it did not ask for (Assigned), would wait for it without end: over
+        another connection it begins anew.
+        """
+        server = self._servers[peer.server]
+        if not request or server.send(peer.identity, codec.frames(failure(request, _UNREAD))) is Sent.FULL:
+            server.disconnect(peer.identity)
 
     # -- deliveries -------------------------------------------------------------------------------
 

@@ -256,7 +256,7 @@ class UnixServer:
         if connection is None:
             return Sent.GONE
         if connection.unsent > UNREAD_BYTES_MAX:
-            self._cut(peer, "does not read")
+            self.disconnect(peer)
             return Sent.GONE
         connection.put(frames)
         if connection.unsent >= FLUSH_BYTES:
@@ -317,6 +317,11 @@ class UnixServer:
         who = connection.describe()
         self._cut(self._last, "nonsense")
         return who
+
+    def disconnect(self, peer: int) -> None:
+        """Close the connection of a peer that does not read; `lost` tells of it. The peer may connect again."""
+        if peer in self._peers:
+            self._cut(peer, "does not read")
 
     def _cut(self, peer: int, reason: str) -> None:
         """Close a connection, and hand out nothing more that came over it."""

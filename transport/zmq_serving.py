@@ -295,6 +295,13 @@ class ServerSocket(Listening):
     def flush(self) -> None:
         """The I/O threads do."""
 
+    def disconnect(self, peer: bytes) -> None:
+        """Close the connection of a peer that was heard; `lost` tells of it. The peer may connect again."""
+        self.admit()
+        for descriptor, heard in self._heard_at.items():
+            if heard == peer:
+                connections.shut_down(descriptor, self.endpoints)
+
     def cut_off(self) -> str:
         """Close the connection that the last received message came over; says whose it was, for the log.
 

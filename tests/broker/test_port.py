@@ -11,7 +11,7 @@ import pytest
 from penstock.broker.poller import Poller
 from penstock.broker.port import SocketPeer, SocketPort
 from penstock.transport import codec
-from penstock.transport.messages import Assignment, Deliver, Done, Fetched, Joined, Produced
+from penstock.transport.messages import Assigned, Assignment, Deliver, Done, Evicted, Fetched, Joined, Produced
 from penstock.transport.sent import Sent
 from penstock.transport.sockets import Sockets
 
@@ -28,6 +28,7 @@ class RecordingServer:
         self.behind = False
         self.full: set[str] = set()
         self.events: list[Any] = []
+        self.disconnected: list[int] = []
         self._put: list[Any] = []
 
     def is_behind(self, identity: int) -> bool:
@@ -39,6 +40,9 @@ class RecordingServer:
             return Sent.FULL
         self._put.append((identity, type(message).__name__))
         return Sent.TAKEN
+
+    def disconnect(self, identity: int) -> None:
+        self.disconnected.append(identity)
 
     def flush(self) -> None:
         self.events += [*self._put, "flush"] if self._put else []
@@ -124,11 +128,19 @@ def test_an_answer_for_which_no_room_is_left_becomes_an_error_that_says_so(port,
     server.full = {"Fetched", "Deliver"}
     assert not port.reply(READER, Fetched(2, 1, 0, 1), BATCH)
     assert not port.reply(READER, deliver(1), BATCH), "it is sent again later"
-    server.full |= {"Failure", "Done"}
-    port.reply(PRODUCER, Done(3))
     port.send_answers()
     assert server.events == [(7, "Failure"), "flush"]
-    assert port.stats()["answers.dropped"] == 3
+    assert (port.stats()["answers.dropped"], server.disconnected) == (2, [])
+
+
+@pytest.mark.parametrize("message", [Done(3), Assigned(1, [Assignment(0, 1, 0, 0)], []), Evicted(1, "no", "no")])
+def test_a_peer_that_misses_an_answer_and_cannot_be_told_so_begins_anew(port, server, message):
+    """It would wait for an answer without end, and a consumer for records of a partition that it does not know of."""
+    server.full = {type(message).__name__} if type(message) is not Done else {"Done", "Failure"}
+    port.reply(PRODUCER, message)
+    port.send_answers()
+    assert (server.events, server.disconnected) == ([], [8])
+    assert port.stats()["answers.dropped"] == 1
 
 
 # -- delivery sockets that take no more -------------------------------------------------------------

@@ -102,6 +102,36 @@ def test_what_waits_for_a_client_that_does_not_read_is_bounded(place: tuple[Serv
         assert type(answer(slow)) is m.Fetched
 
 
+SMALL_ANSWERS = 10_000
+"""Of 3 KB at most: more than libzmq and the kernel take."""
+
+
+def test_a_client_that_can_be_told_nothing_any_more_is_cut_off_and_begins_anew(place: tuple[Serving, Key | None]):
+    """An answer that is neither given nor refused would be waited for without end, and so would one's partitions."""
+    serving, key = place
+    with RawClient(serving.url, key) as good, asking(serving.url, key) as slow:
+        topic = good.create_topic("t")
+        good.produce(topic, bytes(encode([bytes(2000)])))
+        ask(slow, m.Ping(1))
+        answer(slow)
+        for number in range(2, SMALL_ANSWERS):
+            ask(slow, m.Fetch(number, topic, 0, 0, -1, ANSWER_BYTES, 0))
+        deadline = time.monotonic() + WAIT_S
+        while not good.ask(m.Stats)[0].values["answers.dropped"]:
+            assert time.monotonic() < deadline
+        with slow.get_monitor_socket(zmq.Event.HANDSHAKE_SUCCEEDED) as connected:
+            while not connected.poll(0):  # it hears of it once it has read
+                assert time.monotonic() < deadline, "it is told nothing, and stays connected"
+                slow.poll(1) and slow.recv_multipart()
+            slow.disable_monitor()
+        last = 0
+        while last < SMALL_ANSWERS:  # what it had asked for before may be too much once more
+            assert time.monotonic() < deadline
+            ask(slow, m.Ping(SMALL_ANSWERS))
+            while slow.poll(1000):
+                last = max(last, answer(slow).request)
+
+
 def test_requests_that_come_one_after_the_other_wait_for_a_client_that_is_behind(place: tuple[Serving, Key | None]):
     """Each is answered in the end, as long as there are not more than are set aside."""
     serving, key = place

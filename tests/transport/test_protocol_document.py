@@ -159,6 +159,7 @@ def test_the_limits_are_those_of_the_code():
     ahead = zmq_serving.BEHIND_BYTES // mib
     assert f"| unread by one peer of ZeroMQ | {unread} MiB and one message: what is answered then" in table
     assert f"is `overloaded`; from {ahead} MiB on deliveries pause and its requests are set aside |" in table
+    assert f"| messages that wait for one peer of ZeroMQ | {socket_options.SERVER['SNDHWM']}; where neither" in table
     assert f"| connections of a broker | {socket_options.SOCKETS_MAX}, and half of the files" in table
     assert f"no message within {unix_server.SILENCE_S:g} s, and one whose peer leaves over {unread} MiB unread" in TEXT
     assert (

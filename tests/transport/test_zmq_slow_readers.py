@@ -74,6 +74,34 @@ def test_what_waits_for_a_peer_that_does_not_read_is_bounded_in_bytes(server, si
         assert len(raw.recv()) == size
 
 
+def test_a_peer_that_takes_nothing_any_more_can_be_disconnected_and_comes_again(server):
+    raw, peer = slow_reader(server)
+    other, of_another = slow_reader(server)
+    with closing(raw), closing(other):
+        until_full(server, peer, bytes(SMALL_BYTES - 100))
+        assert server.send(peer, [b"small"]) is Sent.FULL
+        server.disconnect(peer)
+        deadline = time.monotonic() + WAIT
+        while server.lost() != [peer]:
+            assert time.monotonic() < deadline
+        with raw.get_monitor_socket(zmq.Event.HANDSHAKE_SUCCEEDED) as connected:
+            while not connected.poll(0):  # it hears of it once it has read
+                assert time.monotonic() < deadline
+                raw.poll(1) and raw.recv_multipart()
+            raw.disable_monitor()
+        raw.send(b"again")
+        while (received := server.receive()) is None:
+            wait_for(server)
+        anew, frames = received
+        assert (frames, anew in (peer, of_another)) == ([b"again"], False)
+        assert server.send(peer, [b"small"]) is Sent.GONE
+        assert server.send(anew, [b"heard"])
+        while raw.recv_multipart() != [b"heard"]:
+            pass
+        assert server.send(of_another, [b"nothing happened to it"])
+        assert other.recv() == b"nothing happened to it"
+
+
 @pytest.mark.parametrize("held", [False, True])
 def test_the_requests_of_a_peer_that_is_behind_wait_until_it_has_read(server, clock, held):
     raw, peer = slow_reader(server)
