@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -93,3 +95,31 @@ def test_a_reader_that_has_left_is_an_error_and_a_file_has_room(tmp_path):
     with open(tmp_path / "log", "wb") as file:
         assert PipeLines().write(file.fileno(), LINE * 2000)
     assert (tmp_path / "log").read_bytes() == LINE * 2000
+
+
+def test_no_reader_is_waited_for_over_any_descriptor_as_one_that_came_while_many_files_were_open(pipe):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    high = fcntl.fcntl(pipe[1], fcntl.F_DUPFD_CLOEXEC, 1024)  # select() takes those below
+    try:
+        assert module.has_room(high, 0.0)
+        filled(PipeLines(), pipe[1])
+        assert not module.has_room(high, 0.0)
+    finally:
+        os.close(high)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_look_waits_as_long_as_it_is_told_in_milliseconds(pipe, monkeypatch):
+    waits = list[float]()
+
+    class Poll:
+        def register(self, place: int, events: int) -> None: ...
+
+        def poll(self, wait_ms: float) -> list[tuple[int, int]]:
+            waits.append(wait_ms)
+            return []
+
+    monkeypatch.setattr(module.select, "poll", Poll)
+    assert not PipeLines().write(pipe[1], LINE)
+    assert waits == [1000 * module.PATIENCE_S]
