@@ -164,8 +164,17 @@ class Exchange:
         if snapshot is None or not self._lacks(snapshot.index, snapshot.term):
             return False
         if message.term == core.term:
+            self._say_place(message.sender)
             self.catching_up.begin(message.sender)
         return True
+
+    def _say_place(self, leader: int) -> None:
+        """Tell a leader how far this member is. It may have installed a state that the leader does not know of, as its
+        process ended with the word that all is staged: where the leader has the entries behind that, they will do."""
+        replica = self._replica
+        term = replica.core.term
+        if replica.promised >= term:  # else the acknowledgement of a term would leave before it is promised
+            self._send(Message(Kind.APPEND_ACK, leader, replica.core.status().node, term, replica.places.entry), [])
 
     def _lacks(self, entry: int, term: int) -> bool:
         replica = self._replica

@@ -378,8 +378,25 @@ def test_an_offer_is_never_acknowledged_as_if_its_entries_were_here(later):
     shard.turn(away)
     assert replica.core.committed == before
     assert replica.exchange.catching_up.source == (0 if later else leader.number)
-    assert not [sent for sent in shard.network if sent.message.kind is Kind.APPEND_ACK]
+    acknowledged = [sent.message.index for sent in shard.network if sent.message.kind is Kind.APPEND_ACK]
+    assert acknowledged == ([] if later else [before]), "what it has applied"
     shard.until(lambda: caught_up(shard) and shard.counts.get("installs"))
+
+
+def test_an_offer_is_answered_by_no_acknowledgement_of_a_term_that_is_not_promised_yet():
+    shard, _, away = behind(11)
+    shard.begin(away)
+    leader, replica = shard.leader, away.replica
+    assert leader is not None
+    assert leader.replica is not None
+    assert replica is not None
+    found, term = leader.replica.checkpoint(), leader.replica.core.term + 1
+    snapshot = Snapshot(found.entry, found.term, found.members().configuration)
+    replica.core.step(Message(Kind.HEARTBEAT, away.number, leader.number, term))
+    assert replica.promised < replica.core.term == term
+    replica.step(Message(Kind.SNAPSHOT, away.number, leader.number, term, snapshot=snapshot))
+    assert replica.exchange.catching_up.source == leader.number
+    assert not [sent for sent in shard.network if sent.message.kind is Kind.APPEND_ACK]
 
 
 def test_a_manifest_that_was_not_asked_for_does_not_say_what_is_fetched():

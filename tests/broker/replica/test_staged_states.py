@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.broker.replica.catchup_messages import AskFile, LogStart, ShippedFile, ShippedLog
+import pytest
+from penstock.broker.replica.catchup_messages import Asked, AskFile, LogStart, ShippedFile, ShippedLog, Staged
+from penstock.broker.replica.exchange import Exchange
 from penstock.broker.replica.shipping import ManifestDraft
 from penstock.broker.replica.staging import StagedLog
 from penstock.storage import runs
@@ -10,7 +12,7 @@ from penstock.storage.data_directory import log_path
 from penstock.storage.log import LogOptions
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.recovery import NOTHING
-from support.damaged import a_follower, produce
+from support.damaged import a_follower, is_whole, produce
 from support.logs import LOG_ID, build
 from support.members import DATA, Shard
 
@@ -82,3 +84,52 @@ def test_a_leader_says_which_files_it_has():
     for log, file in shipped:
         found = leader.files.read(f"{log_path(DATA, log.topic, log.partition)}/{file.name}")
         assert (len(found), found[:8]) == (file.size, file.checksum.to_bytes(8, "little"))
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_member_that_has_installed_goes_on_with_entries_under_load(monkeypatch, is_told):
+    """Its word that all is staged is lost with its process, and a busy leader has written newer checkpoints by the time
+    that it is back. One state after the other was fetched, each with a restart, as long as the load lasted.
+
+    `is_told`: the leader hears that word all the same.
+    """
+    shard = Shard(20)
+    topic = shard.topic("t")
+    produce(shard, topic, 4)
+    away, leader = a_follower(shard), shard.leader
+    assert leader is not None
+    away.crash(power=True)
+    produce(shard, topic, 30)
+    replica = leader.replica
+    assert replica is not None
+    assert replica.order.first_index() > 10, "the member needs what the order has no more"
+    monkeypatch.setattr(replica._checkpoints, "_keep", 100)  # the order has what follows
+    put_ask = Exchange._put_ask
+
+    def lose(exchange: Exchange, member: int, asked: Asked) -> None:
+        if is_told or not isinstance(asked, Staged):
+            put_ask(exchange, member, asked)
+
+    monkeypatch.setattr(Exchange, "_put_ask", lose)
+    shard.begin(away)
+    while not shard.counts.get("installs"):
+        step(shard)
+    shard.closed.clear()
+    produce(shard, topic, 20)
+    assert replica._checkpoints.entry > replica.core.status().members[away.number].match
+    replica.exchange.restarted(away.number)
+    shard.begin(away)
+    shard.until(lambda: is_whole(shard))
+    assert shard.counts["installs"] == 1
+    assert shard.leader is leader
+    produce(shard, topic, 2)
+
+
+def step(shard: Shard) -> None:
+    """Each member ticks and takes a turn, and what is on its way arrives, as long as all of them are up."""
+    shard.now_s += 0.1
+    for member in shard.members.values():
+        shard.tick(member)
+        shard.turn(member)
+    while shard.network and not shard.closed:
+        shard.turn(shard.deliver(0))
