@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 
 VOTES_BEHIND = 100
-"""A learner that lacks no more entries than this becomes a voter."""
+"""A learner that lacks no more of the committed entries than this becomes a voter. Voters have the ones behind these on
+their way, too: on a slow disk and under load, more than this at any time."""
 
 
 class DirectoryTable(Struct, array_like=True, frozen=True):
@@ -126,7 +127,8 @@ class Directories:
             peer = status.members.get(node)
             if peer is None:
                 return Change((ChangeStep(Operation.LEARNER, node),))
-            if peer.learner and peer.pace is FollowerPace.REPLICATE and status.last - peer.match <= VOTES_BEHIND:
+            lacks = status.committed - peer.match
+            if peer.learner and peer.pace is FollowerPace.REPLICATE and lacks <= VOTES_BEHIND:
                 return Change((ChangeStep(Operation.VOTER, node),))
         return None
 

@@ -286,7 +286,7 @@ def test_a_replaced_member_votes_once_it_lacks_little():
     assert directories.next_change(status) is None
     for behind, votes in ((VOTES_BEHIND, True), (VOTES_BEHIND + 1, False)):
         peer = MemberStatus(5, 6, FollowerPace.REPLICATE, learner=True, is_heard=True)
-        near = replace_fields(status, last=5 + behind, members={**status.members, lost.number: peer})
+        near = replace_fields(status, committed=5 + behind, last=999, members={**status.members, lost.number: peer})
         change = directories.next_change(near)
         assert (change is not None) == votes
         assert change is None or change.steps == (ChangeStep(Operation.VOTER, lost.number),)
