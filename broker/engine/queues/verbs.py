@@ -313,6 +313,7 @@ def extend(
 ) -> Extension:
     """Propose to keep leases until a time. Those that are over are lost, but not those that the worker settled.
 
+    All are where the partition would refuse their outcomes: the worker begins no more of their tasks.
     `progress` counts where it is of a record of a lease of `own`. What changes nothing is not proposed: so hears a
     worker at no cost what became of leases without an end.
     """

@@ -3,8 +3,8 @@
 Idea: a stage knows the runs of seqs of its batches; they are read run by run, a portion at a time.
 
 Contract: `done` is called once, at once or from a later `warmed`, with batches of that stage in order and all their
-columns verified, `most` of them and about `max_bytes`, but at least one; `error` says why the next one cannot be read.
-Memory: the batches handed over.
+columns verified: at most `most`, about `max_bytes` but at least one of them; `error` says why the next one cannot be
+read. Memory: the batches handed over.
 """
 
 from __future__ import annotations

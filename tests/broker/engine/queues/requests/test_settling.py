@@ -241,6 +241,13 @@ def test_an_extension_names_what_is_lost_and_what_was_settled_is_not(rig: Rig, t
     assert extended.until_us == rig.now.wall_us + 60_000_000
 
 
+def test_leases_of_a_poisoned_partition_are_lost_as_it_would_refuse_their_outcomes(rig: Rig, topic: bytes):
+    token = rig.lease(topic, most=2).token
+    opened(rig, topic).log.poison("test")
+    assert codes(rig.settle(topic, m.Settle(0, token, ACK))) == [(0, "poisoned")]
+    assert rig.ask(m.ExtendLeases, topic, "g", [(0, token)]).lost == [(0, token)]
+
+
 def test_progress_is_kept_of_what_is_held(rig: Rig, topic: bytes):
     token = rig.lease(topic, most=2).token
     rig.ask(m.ExtendLeases, topic, "g", [(0, token)], 0, [(0, 1, b"0.4"), (0, 9, b"not mine")])
