@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import msgspec
 import pytest
 from penstock.broker.raft.messages import Kind, Message
 from penstock.broker.replica import catchup_messages as cm
+from penstock.broker.replica.bodies import Gone, bodies_of
 from penstock.broker.replica.catchup_messages import LogStart, ShippedLog
 from penstock.broker.replica.checkpoint import Checkpoint
 from penstock.broker.replica.damage import note, noted
+from penstock.broker.replica.entries import INLINE_BYTES
 from penstock.broker.replica.errors import ReplicaBroken
 from penstock.broker.replica.installing import _staged
 from penstock.broker.replica.recovering import FULL_TICKS, _newest_checkpoint
@@ -55,6 +58,26 @@ def test_a_bad_sector_that_a_leader_meets_as_it_hands_a_log_out_costs_it_the_lea
     produce(shard, topic, 1)
 
 
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOMEM])
+def test_a_bad_sector_in_a_batch_of_an_append_is_damage_of_that_log(code):
+    shard = Shard(28)
+    topic = shard.topic("t")
+    produce(shard, topic, 1, INLINE_BYTES + 1)
+    leader = shard.leader
+    assert leader is not None
+    assert leader.replica is not None
+    bad_sector(leader, topic, code)
+    order, met = leader.replica.order, list[Corrupt]()
+    entries = [order.entries(index, index + 1)[0] for index in range(1, order.last_index() + 1)]
+    if code == errno.EIO:
+        assert isinstance(bodies_of(entries, leader.replica.node, met.append), Gone)
+        assert [damage.path for damage in met] == [f"{DATA}/topics/{topic.hex()}/0"]
+    else:
+        with pytest.raises(OSError, match=os.strerror(code)):
+            bodies_of(entries, leader.replica.node, met.append)
+        assert met == []
+
+
 @pytest.mark.parametrize(("code", "told"), [(errno.EIO, Corrupt), (errno.ENOMEM, OSError)])
 def test_a_bad_sector_that_a_manifest_meets_is_damage_of_that_log(code, told):
     shard = Shard(27)
@@ -74,10 +97,10 @@ def test_a_bad_sector_that_a_manifest_meets_is_damage_of_that_log(code, told):
     assert getattr(raised.value, "path", log) == log
 
 
-def bad_sector(member: Member, topic: bytes) -> None:
+def bad_sector(member: Member, topic: bytes, code: int = errno.EIO) -> None:
     """The disk of a member does not hand out the first segment of a topic any more."""
     files = member.files
-    files.disk(files.contents[segments(member, f"{DATA}/topics/{topic.hex()}/0")[0]]).unreadable = errno.EIO
+    files.disk(files.contents[segments(member, f"{DATA}/topics/{topic.hex()}/0")[0]]).unreadable = code
 
 
 @pytest.mark.parametrize("code", [errno.ENOMEM, errno.EACCES])
