@@ -300,6 +300,7 @@ def of_stats(stats: Mapping[str, Any]) -> Iterator[Finding]:
         ("stages.stuck", "transactions that cannot be published", "other", stages),
         ("barriers.stuck", "partitions of callbacks that cannot hear that tasks have ended", "other", callbacks),
         ("snapshots.failed", "snapshots that were not written", "space", "see its log; the next start takes longer"),
+        ("retention.failed", "looks at logs that met unreadable files", "damage", "penstock log verify says where"),
     ]  # fmt: skip
     found = False
     for counter, what, kind, advice in watched:

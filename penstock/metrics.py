@@ -115,6 +115,7 @@ COUNTED = [
     _Counted("transactions.decided", "transactions_decided_total", "counter", "Commits of transactions decided."),
     _Counted("transactions.unfinished", "transactions_unfinished", "gauge", "Commits not published in full yet."),
     _Counted("snapshots.failed", "snapshots_failed_total", "counter", "Snapshots of state that were not written."),
+    _Counted("retention.failed", "retention_failed_total", "counter", "Looks at logs that met files they cannot read."),
     _Counted("clock.jumps", "clock_jumps_total", "counter", "Jumps of the clock that the broker followed."),
     _Counted("clock.ignored_us", "clock_ignored_seconds", "gauge", "The system clock is ahead by so much.", "", MICRO),
     _Counted("clock.ahead_us", "clock_ahead_seconds", "gauge", "The system clock is behind by so much.", "", MICRO),

@@ -92,7 +92,8 @@ class Housekeeping:
         """Look at what has grown, and do a step of a pass when one is due."""
         for partition in take(self.grown):
             if partition.log.poisoned is None and self._registry.holds(partition):
-                self._retain(partition, self._time.read(now))
+                with self._upkeep.looking():
+                    self._retain(partition, self._time.read(now))
         if now.monotonic_s >= self.due_s:
             if self._pass is None:
                 self._begin()
@@ -117,9 +118,10 @@ class Housekeeping:
             count += 1
             if partition.log.poisoned is None and self._registry.holds(partition):
                 self._expire(topic, partition, time_us)
-                rest = self._retain(partition, time_us)
-                if rest is not None:
-                    self._found[partition] = rest
+                with self._upkeep.looking():
+                    rest = self._retain(partition, time_us)
+                    if rest is not None:
+                        self._found[partition] = rest
         if count == STEP:
             return True
         self._pass = None

@@ -403,6 +403,7 @@ class Node:
             **self._desk.stats(),
             **({} if self._office is None else self._office.stats()),
             "snapshots.failed": self._upkeep.failed_snapshots,
+            "retention.failed": self._upkeep.failed_looks,
             **self._port.stats(),
         }
 

@@ -33,6 +33,7 @@ _WORTH_A_LOOK: dict[str, tuple[Level, str]] = {
     "stages.stuck": ("bad", "Transactions that cannot be published: {}."),
     "barriers.stuck": ("bad", "Partitions of callbacks that cannot hear that tasks have ended: {}."),
     "snapshots.failed": ("warning", "Snapshots of state that were not written: {}."),
+    "retention.failed": ("warning", "Looks at logs that met unreadable files: {}. Run penstock log verify."),
     "connections.refused": ("warning", "Connections refused for lack of descriptors: {}."),
 }
 

@@ -9,6 +9,7 @@ offset and covered by snapshots.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -17,6 +18,8 @@ from ..tables.queues.unfinished import unfinished
 from .filing import Filing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ....storage.segment import SegmentRef
     from ..ports import NodeConfig
     from ..tables.settings import TopicSettings
@@ -40,8 +43,17 @@ class LogUpkeep:
         self._pending: dict[History[Any], tuple[int, int, bytes]] = {}  # snapshots that are not saved yet
         self._needed: WeakKeyDictionary[Partition, tuple[int, int]] = WeakKeyDictionary()  # see needed
         self.failed_snapshots = 0
+        self.failed_looks = 0
         self.held = False
         """While another node copies the files: none of them is replaced or removed."""
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """What of a log's files cannot be read now is looked at again by the next pass, and stays until then."""
+        try:
+            yield
+        except (Error, OSError):
+            self.failed_looks += 1
 
     def advanced(self, history: History[Any]) -> bool:
         """More of a log is committed: file a part, take a snapshot after so much. Returns whether that was due."""

@@ -40,7 +40,8 @@ class Removal:
         partition = self._registry.partitions.get(history)
         if partition in self._registry.trimmed and self._upkeep.has_grown(history, partition.settings):
             self._upkeep.snapshot(history)
-            self._look(partition)
+            with self._upkeep.looking():
+                self._look(partition)
 
     def tick(self, now: Now) -> None:
         """Do a step of a pass, or begin one when that is due."""
@@ -48,7 +49,8 @@ class Removal:
         for partition in islice(self._pass, STEP):
             looked += 1
             if partition in self._registry.trimmed:
-                self._look(partition)
+                with self._upkeep.looking():
+                    self._look(partition)
         if looked < STEP and now.monotonic_s >= self._due_s:
             self._due_s = now.monotonic_s + self._pause_s
             self._upkeep.save_all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from errno import EIO
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from penstock.broker.engine.housekeeping import STEP
 from penstock.broker.engine.logs.overlay import Overlay
 from penstock.broker.engine.tables import effects as fx
 from penstock.storage.batch import encode
+from penstock.storage.errors import Corrupt
 from penstock.transport import messages as m
 from support.engine import Rig
 from support.staging import partition_of
@@ -83,6 +86,37 @@ def test_a_limit_holds_however_fast_a_log_grows(limit: dict[str, Any]):
         most = max(most, len(segments(rig, topic)))
     assert 2 < most <= 2 + 8, "the limit and eight segments"
     assert rig.partition(topic).end - rig.partition(topic).first >= 8
+
+
+@pytest.mark.parametrize("pause_s", [5.0, 3600.0], ids=["at passes", "as it grows"])
+@pytest.mark.parametrize("error", [OSError(EIO, "input/output error"), Corrupt("a batch does not verify")])
+def test_a_log_that_cannot_be_read_keeps_its_records_until_it_can_be_and_stops_nothing(
+    pause_s: float, error: Exception
+):
+    rig = Rig(housekeeping_s=pause_s)
+    topic, other = (rig.topic(name, segment_bytes=64 << 10, retention_records=3) for name in ("t", "other"))
+    log = partition_of(rig, topic).log
+    segments_, log.segments = log.segments, fails(error)
+
+    def grow() -> None:
+        for each in (topic, other):
+            for _ in range(140):
+                rig.produce(each, [BIG * 3])
+        rig.pass_time(15)
+
+    grow()
+    assert (partition_of(rig, topic).first, partition_of(rig, other).first > 0) == (0, True)
+    assert rig.node.stats()["retention.failed"] > 0
+    log.segments = segments_
+    grow()
+    assert rig.partition(topic).first > 0
+
+
+def fails(error: Exception) -> Callable[[], Any]:
+    def fail() -> Any:
+        raise error
+
+    return fail
 
 
 def test_whole_segments_go_while_the_number_of_records_asked_for_remains():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from errno import EIO
+from typing import Any
+
 import pytest
 from penstock.broker.engine import Node, Now
 from penstock.broker.engine.logs.history import History
@@ -94,6 +97,26 @@ def test_files_that_are_kept_are_looked_at_again():
     assert following.segments == following.first
     assert len(following.store.snapshots) == 1, "another one would not help"
     following.store.is_full = False
+    following.look(2)
+    assert following.segments == 1
+
+
+def test_a_log_that_cannot_be_read_is_looked_at_again():
+    following = Following()
+    log, failures = following.history.log, [OSError(EIO, "input/output error")] * 3
+    expired = log.expired
+
+    def failing(covered_seq: int) -> Any:
+        if failures:
+            raise failures.pop()
+        return expired(covered_seq)
+
+    log.expired = failing
+    following.history.since_snapshot_bytes = 2 * 65536
+    following.node._removal.hold_to_limit(following.history)
+    following.look(2)
+    assert (failures, following.segments) == ([], following.first)
+    assert following.node.stats()["retention.failed"] == 3
     following.look(2)
     assert following.segments == 1
 
