@@ -36,6 +36,11 @@ def sync_micro_batch(checkpoint: Path, number: int) -> None:
     ends = checkpoint / "offsets"
     sync_file(ends / str(number))
     sync_directory(ends)
+    sync_identity(checkpoint)
+
+
+def sync_identity(checkpoint: Path) -> None:
+    """Make durable whose checkpoint it is: the query's id."""
     made = (checkpoint / "metadata").stat()
     _sync_identity(checkpoint.absolute(), made.st_ino, made.st_ctime_ns)
 

@@ -19,7 +19,8 @@ from msgspec import Struct
 from ...clients.arguments.quantities import Duration, seconds
 from ..errors import StaleCheckpoint
 from ..local_session import PLAIN
-from ..syncing import sync_micro_batch
+from ..syncing import sync_identity, sync_micro_batch
+from . import durable
 from .progress import OnProgress, Progress, after, ignore
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 FORMAT = "penstock"
+QUERY = "query.json"
 LOOK_S = 1
 """Between two looks at what became of a query: how soon it is told to stop, and how fresh its progress is."""
 
@@ -74,13 +76,45 @@ def follow(
 
 
 def run(writer: DataStreamWriter, checkpoint: Path, pace: Pace) -> Progress:
-    """Run a query to its end: where topics ended when it began, or until it is stopped. Raises what went wrong."""
+    """Run a query to its end: where topics ended when it began, or until it is stopped. Raises what went wrong.
+
+    Args:
+        checkpoint: Spark's directory, below the pipeline's own.
+    """
     writer = writer.option("checkpointLocation", str(checkpoint))
     if pace.every is None:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{round(seconds(pace.every, 'every') * 1000)} milliseconds")
-    return _watch(writer.start(), pace)
+    known = _query_of(checkpoint)
+    query = writer.start()
+    try:
+        if known is None:
+            sync_identity(checkpoint)
+            durable.write(checkpoint.parent / QUERY, Query(query.id))
+        return _watch(query, pace)
+    finally:
+        query.stop()
+
+
+class Query(Struct, frozen=True):
+    """What Spark knows a query by."""
+
+    id: str
+
+
+def _query_of(checkpoint: Path) -> Query | None:
+    """The query of a pipeline, once it has one: another would do all its work anew, under numbers that are taken.
+
+    Raises StaleCheckpoint where Spark's directory has another, or none.
+    """
+    known, found = (durable.read(path, Query) for path in (checkpoint.parent / QUERY, checkpoint / "metadata"))
+    if known is not None and found != known:
+        raise StaleCheckpoint(
+            f"{checkpoint} is not of query {known.id}, which wrote what this pipeline has written: put it back, or "
+            "begin anew with another checkpoint and target"
+        )
+    return known
 
 
 def run_batches(stream: DataFrame, take: Callable[[DataFrame, int], None], checkpoint: Path, pace: Pace) -> Progress:
@@ -99,17 +133,13 @@ def run_batches(stream: DataFrame, take: Callable[[DataFrame, int], None], check
 
 
 def _watch(query: StreamingQuery, pace: Pace) -> Progress:
-    seen, progress = "", Progress()
-    try:
-        ended = False
-        while not ended:
-            ended = _has_ended(query, pace)
-            for text in _news(query, seen):
-                seen, progress = text, after(progress, json.loads(text))
-                pace.on_progress(progress)
-        return progress
-    finally:
-        query.stop()
+    seen, progress, ended = "", Progress(), False
+    while not ended:
+        ended = _has_ended(query, pace)
+        for text in _news(query, seen):
+            seen, progress = text, after(progress, json.loads(text))
+            pace.on_progress(progress)
+    return progress
 
 
 def _has_ended(query: StreamingQuery, pace: Pace) -> bool:
