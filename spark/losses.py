@@ -9,6 +9,9 @@ from .errors import DataLoss
 
 log = logging.getLogger("penstock.spark")
 
+GOING_ON = "; going on without them"
+"""The end of a warning."""
+
 WAY_OUT = "option failOnDataLoss=false goes on without them"
 
 
@@ -17,4 +20,4 @@ def settle(losses: Sequence[str], fail: bool) -> None:
     if losses and fail:
         raise DataLoss(f"{'; '.join(losses)} ({WAY_OUT})")
     for loss in losses:
-        log.warning("%s; going on without them", loss)
+        log.warning("%s%s", loss, GOING_ON)

@@ -16,12 +16,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 from ..spark.errors import PipelineFailed
+from ..spark.losses import GOING_ON
 from ..storage import units
 from ..storage.errors import Error
 from .noted_signals import noted
@@ -49,6 +51,7 @@ class RunOptions:
     settings: dict[str, str]
     every_s: float | None = None
     most: int | None = None
+    skip_lost: bool = False
 
 
 def on_spark(function: F) -> F:
@@ -64,17 +67,20 @@ def on_spark(function: F) -> F:
 
 
 def following(function: F) -> F:
-    """Give a command that follows topics --every and --max-records as well."""
+    """Give a command that follows topics --every, --max-records and --skip-lost as well."""
 
     @functools.wraps(function)
-    def command(*args: Any, how: RunOptions, every_s: float | None, most: int | None, **options: Any) -> Any:
-        return function(*args, how=RunOptions(how.master, how.settings, every_s, most), **options)
+    def command(
+        *args: Any, how: RunOptions, every_s: float | None, most: int | None, skip_lost: bool, **options: Any
+    ) -> Any:
+        return function(*args, how=RunOptions(how.master, how.settings, every_s, most, skip_lost), **options)
 
     every = click.option(
         "--every", "every_s", type=DURATION, help="Run a batch per interval, until ^C.  [default: once, to the end]"
     )
     most = click.option("--max-records", "most", type=click.IntRange(1), help="At most N records per batch.")
-    return every(most(on_spark(command)))  # type: ignore[return-value]
+    skip = click.option("--skip-lost", is_flag=True, help="Go on behind records that are gone unread, and say which.")
+    return every(most(skip(on_spark(command))))  # type: ignore[return-value]
 
 
 class Running:
@@ -94,7 +100,7 @@ class Running:
         """The pace from the command line."""
         from ..spark.pipelines import Pace
 
-        return Pace(self._how.every_s, self._how.most, self.show, self.stopped)
+        return Pace(self._how.every_s, self._how.most, self.show, self.stopped, self._how.skip_lost)
 
     def stopped(self) -> bool:
         """Whether a signal has asked the run to end."""
@@ -144,6 +150,9 @@ def aside(session: Invocation) -> Iterator[None]:
             raise
         finally:
             os.dup2(ours, 2)
+            for line in dict.fromkeys(Path(path).read_text(errors="replace").splitlines()):
+                if line.endswith(GOING_ON):
+                    session.output.note(line)
             if of_use:
                 session.output.note(f"what Spark wrote is in {path}")
             else:

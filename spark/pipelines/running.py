@@ -52,12 +52,15 @@ class Pace(Struct, frozen=True):
         max_records: at most so many in a batch.
         on_progress: is told after each batch.
         stopped: is asked every second; True ends it. A running batch is abandoned, and is the next run's first.
+        skip_lost: go on behind records that are gone before they were read, with a warning in Spark's standard error;
+            else they are DataLoss.
     """
 
     every: Duration | None = None
     max_records: int | None = None
     on_progress: OnProgress = ignore
     stopped: Callable[[], bool] = never
+    skip_lost: bool = False
 
 
 ONCE = Pace()
@@ -72,6 +75,8 @@ def follow(
     reader = reader.option("startingOffsets", "earliest").option("includeHeaders", "true")
     if pace.max_records is not None:
         reader = reader.option("maxOffsetsPerTrigger", str(pace.max_records))
+    if pace.skip_lost:
+        reader = reader.option("failOnDataLoss", "false")
     return reader.options(**dict(options or {})).load()
 
 

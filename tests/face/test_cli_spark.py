@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
+
 import pytest
 from penstock.cli import exits
 from penstock.cli.spark import FORMATS
-from penstock.cli.spark_runs import sentence
+from penstock.cli.spark_runs import Running, RunOptions, aside, sentence
 from penstock.errors import MissingJava
 from penstock.spark import java
 from penstock.spark.pipelines import Progress
+from penstock.spark.pipelines.running import follow
 
 NO_JAVA = "Spark needs Java 17 or newer: install it"
 
@@ -26,6 +30,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 COMMANDS = [
     ["archive", "{topic}", "--to", "{place}"],
     ["archive", "{topic}", "--to", "{place}", "--format", "delta", "--cursor", "archive", "--every", "1m"],
+    ["archive", "{topic}", "--to", "{place}", "--skip-lost"],
     ["replay", "{topic}", "--archive", "{there}", "--checkpoint", "{place}"],
     ["replay", "{topic}", "--topic", "{topic}", "--checkpoint", "{place}", "--start", "2013-01-01T00:00Z"],
     ["rollup", "{topic}", "{topic}-counts", "--checkpoint", "{place}", "--by", "length(value)"],
@@ -72,6 +77,34 @@ def test_what_cannot_be_meant_is_refused_before_anything_starts(cli, tmp_path, w
     found = cli("spark", *(word.format(c=place) for word in words))
     assert found.code == exits.USAGE
     assert complaint.format(c=place) in found.err
+
+
+def test_what_spark_went_on_without_is_said_once_and_nothing_else_of_what_it_wrote():
+    notes = list[str]()
+    with aside(SimpleNamespace(output=SimpleNamespace(note=notes.append))):  # type: ignore[arg-type]
+        for _ in range(2):
+            os.write(2, b"INFO a batch begins\nrecords 0 to 4 of t-0 are gone; going on without them\n")
+    assert notes == ["records 0 to 4 of t-0 are gone; going on without them"]
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_lost_records_end_a_pipeline_unless_it_is_told_to_skip_them(skip):
+    given = dict[str, str]()
+
+    class Reader:
+        def option(self, name: str, value: str) -> Reader:
+            given[name] = value
+            return self
+
+        format = options = lambda self, *args, **more: self
+
+        def load(self) -> None:
+            pass
+
+    how = RunOptions("local", {}, skip_lost=skip)
+    running = Running(SimpleNamespace(url=""), None, how, lambda progress: None, None)  # type: ignore[arg-type]
+    follow(SimpleNamespace(readStream=Reader()), "", ["t"], running.pace)  # type: ignore[arg-type]
+    assert given.get("failOnDataLoss") == ("false" if skip else None)
 
 
 def test_no_broker_is_said(cli, tmp_path, monkeypatch):

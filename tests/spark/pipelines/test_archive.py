@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from penstock.errors import InvalidArgument, MissingLibrary, PipelineFailed, TargetInUse, UnknownTopic
+from penstock.errors import DataLoss, InvalidArgument, MissingLibrary, PipelineFailed, TargetInUse, UnknownTopic
 from penstock.spark.pipelines import Pace, Progress, archive, durable
 from penstock.spark.pipelines.archive import BATCH
 from support.archives import forget_last_commit
@@ -71,6 +71,19 @@ def test_an_archive_that_dies_in_a_batch_goes_on(spark, url, new, fill, tmp_path
         archive(spark, url, [topic], tmp_path / "a", pace=pace)
     archive(spark, url, [topic], tmp_path / "a", pace=pace)
     assert numbers(rows(tmp_path / "a")) == list(range(300))
+
+
+def test_an_archive_goes_on_behind_records_that_are_gone_where_it_is_told_to(spark, url, client, new, fill, tmp_path):
+    topic = fill(new(1), 10)
+    archive(spark, url, [topic], tmp_path / "a")
+    fill(topic, 20, start=10)
+    client.trim(topic, before=15)
+    for _ in range(2):
+        with pytest.raises(DataLoss, match=r"records 10 to 14 of .* are gone"):
+            archive(spark, url, [topic], tmp_path / "a")
+    for count in (15, 0):
+        assert archive(spark, url, [topic], tmp_path / "a", pace=Pace(skip_lost=True)).records == count
+    assert numbers(rows(tmp_path / "a")) == [*range(10), *range(15, 30)]
 
 
 def test_a_batch_whose_end_spark_forgot_is_not_archived_twice(spark, url, new, fill, tmp_path):
