@@ -166,8 +166,9 @@ class Log:
         promises = Promises(f"{os.path.dirname(guard)}/{layout.PROMISES}", self._files)
         self._closing.append(promises.close)
         writer = self._writer = LogWriter.create_or_open(
-            self.path, files=self._files, log_id=self._files.new_id(), order=Sole(promises), options=self._options
-        )
+            self.path, files=self._files, log_id=self._files.new_id(), order=Sole(promises), options=self._options,
+            suspect=self._durable,  # what a killed process had not heard of; without it that may be gigabytes
+        )  # fmt: skip
         self._closing.append(lambda: writer.close(clean=False))
         self._trimming = LogTrimming(writer, self._files, self._rules or Rules())
         publisher = self._publisher = BoardPublisher(writer, self._files)

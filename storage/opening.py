@@ -254,6 +254,8 @@ def check_readable(path: str, found: FoundLog) -> None:
 def recover(files: Files, path: str, *, suspect: bool) -> FoundLog:
     """Find the end and make it durable. Raises Poisoned, StorageFull, InvalidTopic, Corrupt."""
     found = find_end(files, path, suspect=suspect)
+    if suspect and found.missing:  # it goes on behind damage, and a copy would have to be of one piece
+        found = find_end(files, path)
     check_readable(path, found)
     _sweep(files, path, found)
     if found.begun.how is RecoveryPlan.VERIFY:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from penstock.storage.embedded import Log
 from penstock.storage.errors import Error, StorageFull
+from penstock.storage.log import LogWriter
 from support.files import Disk, RecordingFiles
 
 PATH = "/log"
@@ -135,6 +136,39 @@ class FailingLife:
             assert log.end_offset >= self.durable
             for record in log:
                 assert record.offset >= len(self.history) or record.value == self.history[record.offset]
+
+
+class Killed(BaseException):
+    """The end of a process, wherever it is."""
+
+
+@pytest.mark.parametrize("how", ["none", "some"])
+def test_what_a_killed_process_was_not_told_of_its_last_sync_is_no_matter(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells once that it could not write; no later sync writes those pages, and it says that all is well."""
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    files = RecordingFiles(directories=[PATH, ""])
+    log = Log(PATH, files=files)
+    log.append(b"durable")
+    files.fail("sync", 1, errno.EIO)
+    with monkeypatch.context() as patched:
+        patched.setattr(LogWriter, "poison", killed)
+        with pytest.raises(Killed):
+            log.append(b"unanswered")
+    files.locks.clear()
+    log._closing.clear()
+    with Log(PATH, files=files) as again:
+        again.append(b"later")
+        disk = Disk(files)
+        for operation in files.journal:
+            disk.apply(operation)
+    for seed in range(20):
+        with Log(PATH, files=RecordingFiles(disk.image(random.Random(seed), how), [PATH, ""])) as found:
+            assert [record.value for record in found] == [b"durable", b"unanswered", b"later"]
 
 
 @pytest.mark.parametrize("shard", range(8))
