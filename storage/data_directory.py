@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,7 @@ STAGED = "staged"
 DOUBTS = "doubts"
 SCRUBBED = "scrubbed"
 BOARD_FILE = "board.shared"
+_TOPIC, _NUMBER = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9]+")
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
 _OURS = frozenset(
@@ -196,7 +198,7 @@ def metadata_path(files: Files, data: str) -> str | None:
     path = f"{data}/{METADATA}"
     if layout.live_segments(files.listdir(path))[0]:
         return path
-    if files.listdir(f"{data}/{TOPICS}"):
+    if topics_of(files, data):
         raise Corrupt(f"{path} is gone though {data}/{TOPICS} has topics: restore it from a copy", path=path)
     return None
 
@@ -204,6 +206,17 @@ def metadata_path(files: Files, data: str) -> str | None:
 def partition_path(data: str, topic: bytes, partition: int) -> str:
     """The path of a partition's log."""
     return f"{data}/{TOPICS}/{topic.hex()}/{partition}"
+
+
+def topics_of(files: Files, data: str) -> list[bytes]:
+    """The topics that have a directory. What has another name beside those is not penstock's, and left alone."""
+    return [bytes.fromhex(name) for name in files.listdir(f"{data}/{TOPICS}") if _TOPIC.fullmatch(name)]
+
+
+def partition_paths(files: Files, data: str, topic: bytes) -> list[str]:
+    """The paths of the logs in the directory of a topic. What has another name beside those is left alone, too."""
+    above = f"{data}/{TOPICS}/{topic.hex()}"
+    return [f"{above}/{name}" for name in files.listdir(above) if _NUMBER.fullmatch(name)]
 
 
 def log_path(data: str, topic: bytes, partition: int) -> str:

@@ -163,6 +163,8 @@ class MemoryFiles(Files):
             path = path.rpartition("/")[0]
 
     def listdir(self, path: str) -> list[str]:
+        if path in self.contents:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         below = path.rstrip("/") + "/"
         inside = [name[len(below) :] for name in [*self.contents, *self.directories] if name.startswith(below)]
         return sorted({name.partition("/")[0] for name in inside})

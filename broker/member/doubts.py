@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage import poison
-from ...storage.data_directory import METADATA, ORDER, TOPICS
+from ...storage.data_directory import METADATA, ORDER, partition_paths, topics_of
 from ..store import stored_log_id
 
 if TYPE_CHECKING:
@@ -35,6 +35,5 @@ def suspects(files: Files, data: str, doubts: UnresolvedSyncs) -> dict[str, byte
 def _paths(files: Files, data: str) -> Iterator[str]:
     yield f"{data}/{ORDER}"
     yield f"{data}/{METADATA}"
-    for topic in files.listdir(f"{data}/{TOPICS}"):
-        for number in files.listdir(f"{data}/{TOPICS}/{topic}"):
-            yield f"{data}/{TOPICS}/{topic}/{number}"
+    for topic in topics_of(files, data):
+        yield from partition_paths(files, data, topic)

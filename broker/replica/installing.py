@@ -14,7 +14,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from ...storage.data_directory import ASIDE, DAMAGED, ORDER, STAGED, TOPICS, TRASH, log_path
+from ...storage.data_directory import (
+    ASIDE,
+    DAMAGED,
+    ORDER,
+    STAGED,
+    TOPICS,
+    TRASH,
+    log_path,
+    partition_paths,
+    topics_of,
+)
 from ...storage.errors import StorageError, is_damage
 from ...storage.log import LogOptions, LogWriter
 from ...storage.reader import LogReader
@@ -85,12 +95,11 @@ def _move_away(files: Files, path: str, away: str) -> None:
 def _set_strangers_aside(files: Files, data: str, record: InstallRecord) -> None:
     """Move away the logs that the record does not name: they may be damaged, and no entry to come names them."""
     named = {log_path(data, log.topic, log.partition) for log in record.logs}
-    topics = f"{data}/{TOPICS}"
-    for topic in files.listdir(topics):
-        for number in files.listdir(f"{topics}/{topic}"):
-            if (path := f"{topics}/{topic}/{number}") not in named:
+    for topic in topics_of(files, data):
+        for path in partition_paths(files, data, topic):
+            if path not in named:
                 _move_away(files, path, f"{data}/{ASIDE}")
-        files.sync_dir(f"{topics}/{topic}")
+        files.sync_dir(f"{data}/{TOPICS}/{topic.hex()}")
 
 
 def _extend(files: Files, path: str, staged: str, wanted: InstalledLog, options: LogOptions, *, suspect: bool) -> None:

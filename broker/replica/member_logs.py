@@ -18,7 +18,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...storage import layout, log_ids
-from ...storage.data_directory import ASIDE, STAGED, TOPICS
+from ...storage.data_directory import ASIDE, STAGED, TOPICS, partition_paths, topics_of
 from ...storage.log_store import LogSettings, LogStore
 from .departing import Departing
 from .errors import ReplicaDamaged
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ...storage.segment import SegmentRef
 
 
-_TOPIC = re.compile(r"[0-9a-f]{32}")
 _BY_ID = re.compile(r"([0-9a-f]{32})-[0-9a-f]{8}")
 """The name of a log that was set aside as nothing named it (opening.py); what was damaged has other names."""
 
@@ -98,9 +97,9 @@ class MemberLogs(LogStore):
         for name in self.files.listdir(aside):
             if (found := _BY_ID.fullmatch(name)) and bytes.fromhex(found[1]) not in known:
                 self._jobs.remove_tree(f"{aside}/{name}")
-        for name in self.files.listdir(topics):
-            if _TOPIC.fullmatch(name) and not self.files.listdir(f"{topics}/{name}"):
-                super().delete(bytes.fromhex(name))
+        for topic in topics_of(self.files, self._data):
+            if not self.files.listdir(f"{topics}/{topic.hex()}"):
+                super().delete(topic)
 
     def retire_order(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
         """Have segments of the order log unlinked, which two checkpoints cover."""
@@ -109,12 +108,11 @@ class MemberLogs(LogStore):
     def deleted_logs(self, entry: int) -> set[bytes]:
         """Ids of the logs of topics that were deleted up to an entry, whose files are still there."""
         topics = [topic for topic, at in self.departing.topics.items() if at <= entry]
-        return {log_id for topic in topics for log_id in self._ids_of(topic.hex())}
+        return {log_id for topic in topics for log_id in self._ids_of(topic)}
 
-    def _ids_of(self, name: str) -> Iterator[bytes]:
+    def _ids_of(self, topic: bytes) -> Iterator[bytes]:
         """Ids of the logs in the directory of a topic."""
-        above = f"{self._data}/{TOPICS}/{name}"
-        return (log_ids.own_id(f"{above}/{number}") or b"" for number in self.files.listdir(above))
+        return (log_ids.own_id(path) or b"" for path in partition_paths(self.files, self._data, topic))
 
     def delete_left_over(self, known: Container[bytes]) -> None:
         """At opening: delete topics that the catalogue does not have any more, though the order named their logs.
@@ -122,8 +120,6 @@ class MemberLogs(LogStore):
         The catalogue forgets a deletion once the leader's files are noted.
         """
         self._opened_at = self.places.last
-        for name in self.files.listdir(f"{self._data}/{TOPICS}"):
-            if any(log_id in self.places.applied for log_id in self._ids_of(name)):
-                topic = bytes.fromhex(name)
-                if topic not in known:
-                    self.delete(topic)
+        for topic in topics_of(self.files, self._data):
+            if topic not in known and any(log_id in self.places.applied for log_id in self._ids_of(topic)):
+                self.delete(topic)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...storage import layout, snapshots
-from ...storage.data_directory import ASIDE, METADATA, TOPICS
+from ...storage.data_directory import ASIDE, METADATA, partition_paths, topics_of
 from ...storage.errors import Corrupt, Error, InvalidBatch, InvalidTopic
 from ...storage.log import LogOptions, LogWriter
 from ...storage.opening import find_end
@@ -215,10 +215,8 @@ class _Logs:
 
     def _paths(self) -> Iterator[str]:
         yield f"{self._data}/{METADATA}"
-        topics = f"{self._data}/{TOPICS}"
-        for topic in self._files.listdir(topics):
-            for number in self._files.listdir(f"{topics}/{topic}"):
-                yield f"{topics}/{topic}/{number}"
+        for topic in topics_of(self._files, self._data):
+            yield from partition_paths(self._files, self._data, topic)
 
     def _open(self, path: str) -> None:
         if layout.live_segments(self._files.listdir(path))[0]:

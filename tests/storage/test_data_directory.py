@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from penstock.storage.board import Board, Level
-from penstock.storage.data_directory import check_kinds, claim, identify, open_board, previous_board
+from penstock.storage.data_directory import check_kinds, claim, identify, metadata_path, open_board, previous_board
 from penstock.storage.errors import BoardUnavailable, Corrupt, Error, ForeignDirectory, NewerFormat, StorageFull
 from penstock.storage.files import Files
 from support.files import RecordingFiles
@@ -64,6 +64,14 @@ def test_what_stands_in_place_of_a_directory_is_named_with_the_way_out(tmp_path:
     (tmp_path / name).touch()
     with pytest.raises(Corrupt, match=f"{tmp_path}/{name} is no directory: move it away"):
         check_kinds(Files(), str(tmp_path))
+
+
+def test_a_catalogue_is_missed_only_where_there_are_topics(tmp_path: Path):
+    (tmp_path / "topics" / "lost+found").mkdir(parents=True)
+    assert metadata_path(Files(), str(tmp_path)) is None
+    (tmp_path / "topics" / f"{17:032x}").mkdir()
+    with pytest.raises(Corrupt, match=r"metadata is gone though .* has topics"):
+        metadata_path(Files(), str(tmp_path))
 
 
 def test_a_node_that_expects_its_directory_takes_no_other(tmp_path: Path):

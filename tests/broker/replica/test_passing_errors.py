@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any
 
 import msgspec
 import pytest
+from penstock.broker.keeper.unresolved_syncs import Doubt
+from penstock.broker.member.doubts import suspects
 from penstock.broker.raft.messages import Kind, Message
 from penstock.broker.replica import catchup_messages as cm
 from penstock.broker.replica.bodies import Gone, bodies_of
@@ -25,7 +28,7 @@ from penstock.storage.errors import Corrupt, StorageFull
 from penstock.storage.log import LogOptions
 from penstock.storage.recovery import NOTHING
 from penstock.storage.room import RESERVE_BYTES
-from support.damaged import a_follower, damaged, is_whole, produce, rot, segments
+from support.damaged import a_follower, cut, damaged, is_whole, produce, rot, segments
 from support.files import RecordingFiles
 from support.logs import LOG_ID, build
 from support.members import DATA, Member, Shard
@@ -101,6 +104,37 @@ def bad_sector(member: Member, topic: bytes, code: int = errno.EIO) -> None:
     """The disk of a member does not hand out the first segment of a topic any more."""
     files = member.files
     files.disk(files.contents[segments(member, f"{DATA}/topics/{topic.hex()}/0")[0]]).unreadable = code
+
+
+def test_files_of_others_between_topics_and_partitions_are_in_the_way_of_no_opening_and_no_state():
+    shard = Shard(23)
+    topic = shard.topic("t")
+    produce(shard, topic, 30)
+    member = a_follower(shard)
+    left = [f"{DATA}/topics/.DS_Store", f"{DATA}/topics/{topic.hex()}/notes", f"{DATA}/topics/copy/0/notes"]
+    for path in left:
+        member.files.mkdir(path.rpartition("/")[0])
+        member.files.create(path).close()
+    assert member.replica is not None
+    doubts: Any = Doubts()
+    open_logs = {log.path for log in member.replica.node.logs}
+    assert set(suspects(member.files, DATA, doubts)) - {f"{DATA}/order"} == open_logs
+    member.crash(power=False)
+    shard.begin(member)
+    assert member.recovery is None
+    member.crash(power=False)
+    cut(member, segments(member, f"{DATA}/topics/{topic.hex()}/0")[0])
+    shard.begin(member)
+    assert member.recovery is not None
+    shard.until(lambda: is_whole(shard))
+    assert all(member.files.exists(path) for path in left)
+
+
+class Doubts:
+    """About every log."""
+
+    def about(self, _: bytes) -> Doubt:
+        return Doubt("", False)
 
 
 @pytest.mark.parametrize("code", [errno.ENOMEM, errno.EACCES])
