@@ -11,6 +11,7 @@ Must not know: the holder of the lock, the meaning of batches.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from operator import itemgetter
 
 import msgspec
@@ -21,9 +22,10 @@ from .errors import Corrupt, InvalidBatch, InvalidTopic, Poisoned
 from .files import File, Files
 from .index import row_of
 from .layout import INDEX_ROW_STRUCT, SegmentName, live_segments, makes_void
-from .recovery import Begin, Damage, LogEnd, RecoveryPlan, before, begin, follows, walk
+from .recovery import Begin, Damage, LogEnd, RecoveryPlan, before, begin, follows, read_batch, walk
 from .scan import look, owner, stated_log, survey
 from .segment import Page, Segment, SegmentRef, read_page, reference
+from .unreadable import read_up_to
 
 
 def way_out(path: str) -> str:
@@ -229,12 +231,14 @@ def _verify_segment(files: Files, ref: SegmentRef, found: FoundLog, last: int) -
     rows: list[bytes] = []
     # A batch of which a column does not match its checksum is torn like everything else above the mark.
     with files.open(ref.path) as file, suppress(InvalidBatch):
-        for position, batch in walk(file.pread, found.end.position, file.size()):
+        for position, batch in walk(partial(read_up_to, file), found.end.position, file.size()):
             if batch.seq > last or follows(found.end, batch, found.log_id):
                 break
             batch.check()
             rows.append(INDEX_ROW_STRUCT.pack(*row_of(batch, position)))
             found.end = found.end.after(batch, position)
+        else:
+            read_batch(file.pread, found.end.position, file.size())  # what cannot be read is not taken for the end
     if rows:
         found.kept.append((ref.name, rows))
 

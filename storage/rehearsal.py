@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from .files import File, FileLock, Files
 from .memory_files import UNBOUNDED
+from .unreadable import read_around
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -45,7 +46,9 @@ class DraftFile(File):
     def pread(self, size: int, position: int) -> bytes:
         data = bytearray(max(0, min(size, self._draft.size - position)))
         if self._below is not None:
-            found = self._below.pread(len(data), position)
+            found, bad = read_around(self._below, len(data), position)
+            if bad >= 0 and not any(start <= bad < start + len(piece) for start, piece in self._draft.pieces):
+                self._below.pread(len(data), position)  # which raises: nothing was written over it
             data[: len(found)] = found
         for start, piece in self._draft.pieces:
             first, behind = max(start, position), min(start + len(piece), position + len(data))

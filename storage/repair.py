@@ -22,7 +22,7 @@ import msgspec
 
 from . import aside, cutting, first_page, layout, lock, log_ids, opening, segment, snapshots
 from .accepted import Accepted, read_accepted, write_accepted
-from .errors import Corrupt
+from .errors import Corrupt, Error
 from .files import Files, Progress
 from .index import row_of
 from .layout import INDEX_ROW_STRUCT, IndexRow, SegmentName
@@ -30,7 +30,7 @@ from .recovery import NOTHING, LogEnd, before
 from .rehearsal import RehearsalFiles
 from .scan import Bad, Good, look, scan
 from .segment import SegmentRef, reference
-from .unreadable import read_around
+from .unreadable import read_around, write_over
 from .verify import Report, verify
 
 
@@ -68,6 +68,8 @@ def repair(
             _check_something_is_left(files, directory)
         may_go = aside.is_spareable_or_segment if accept_loss else aside.is_spareable
         moved = aside.set_strangers_aside(files, directory, may_go)
+        if accept_loss:
+            moved += _give_up_unread_tail(files, directory)
         found = verify(files, directory, progress=progress)
         repairs = _Repairs(files, directory, found, moved)
         misplaced = _misplaced(files, directory)
@@ -102,6 +104,31 @@ def _locked(files: Files, directory: str) -> Iterator[None]:
         yield
     finally:
         held.release()
+
+
+def _give_up_unread_tail(files: Files, directory: str) -> list[str]:
+    """Write over what the disk cannot read behind the newest mark, where the log ends then. Returns what was done.
+
+    No writer ends a log for what it cannot read, as that may have been acknowledged.
+    """
+    done: list[str] = []
+    while True:
+        try:
+            opening.find_end(files, directory)
+            return done
+        except Error:
+            return done  # the steps to come see to it
+        except OSError as error:
+            if not _write_over(files, error.filename):
+                return done
+            done.append(f"write over what the disk cannot read of {error.filename} behind its mark")
+
+
+def _write_over(files: Files, path: str) -> bool:
+    with files.open(path, write=True) as file:
+        page, _ = read_around(file, layout.DATA_START, 0)
+        mark, _ = layout.newest_mark(page)
+        return write_over(file, layout.DATA_START if mark is None else mark.end_position)
 
 
 class _Repairs:

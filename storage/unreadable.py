@@ -55,6 +55,24 @@ def read_around(file: File, size: int, position: int) -> tuple[bytes, int]:
     return bytes(found), bad
 
 
+def read_up_to(file: File, size: int, position: int) -> bytes:
+    """As `file.pread`, up to what the disk cannot read: nothing where that is at `position`."""
+    found, bad = read_around(file, size, position)
+    return found if bad < 0 else found[: bad - position]
+
+
+def write_over(file: File, position: int) -> bool:
+    """Have the first page that cannot be read, from that of `position` on, be one that means nothing.
+
+    Returns whether there was any. Raises StorageFull, OSError.
+    """
+    for page in range(position - position % PAGE_BYTES, file.size(), PAGE_BYTES):
+        if read_around(file, PAGE_BYTES, page)[1] >= 0:
+            file.pwritev([_NOTHING * PAGE_BYTES], page)
+            return True
+    return False
+
+
 class PatientFile(File):
     """A file open for reading, which it closes. `trouble` says what could not be read of it so far, "" for nothing."""
 

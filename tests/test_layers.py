@@ -68,7 +68,7 @@ ORDER = {
     ],
     "penstock.storage": [
         *("errors", "linux", "forks", "units", "printable", "arguments", "ticker", "files", "memory_files", "adopting"),
-        *("rehearsal", "unreadable"),
+        *("unreadable", "rehearsal"),
         # the bytes of a batch
         *("header", "header_list", "codecs", "columns", "few", "encoding", "arrow_numbers", "arrow_headers", "arrow"),
         *("batch", "arrow_encoding", "kept", "projection", "record", "buffer"),

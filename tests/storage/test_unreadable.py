@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from penstock.storage import evidence, layout, mending, poison
 from penstock.storage.accepted import FILE_NAME, Accepted, accepted_losses, log, write_accepted
+from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.storage.extents import extents_of
 from penstock.storage.first import read_first, write_first
+from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.mending import RottenRange, look_for_rot
 from penstock.storage.opening import find_end
+from penstock.storage.order import Sole
 from penstock.storage.playback import Playback, values_from
+from penstock.storage.promises import Promises
 from penstock.storage.reader import LogReader
 from penstock.storage.repair import repair
 from penstock.storage.scan import Bad, Good, scan
@@ -308,3 +314,61 @@ def test_a_list_of_accepted_losses_that_cannot_be_read_accepts_none_and_is_in_th
     assert [found.path for found in scrub(files, "/data") if isinstance(found, Rot)] == [made.directory]
     with pytest.raises(OSError, match=FILE_NAME):  # else it would be written without those that it has
         repair(files, made.directory, now_us=1, accept_loss=True)
+
+
+def killed() -> tuple[BadSectors, str, Callable[[], LogWriter]]:
+    """A log of six batches whose writer was killed: a mark says that the first two are durable. And what opens it."""
+    files = BadSectors()
+    how: Any = {
+        "files": files,
+        "order": Sole(Promises("/data/promises", files)),
+        "options": LogOptions(segment_bytes=1 << 20),
+    }
+    writer = LogWriter.create("/data/log", log_id=LOG_ID, **how)
+    for number in range(6):
+        writer.append([encode([b"%d" % number * 3000])], number)
+        if number < 2:
+            writer.sync()
+    return files, f"/data/log/{writer.names[-1].segment_file}", lambda: LogWriter.open("/data/log", **how)
+
+
+@pytest.mark.parametrize("page", [6, 200, 255])
+def test_a_page_behind_the_end_that_cannot_be_read_is_in_the_way_of_no_opening(page: int):
+    files, path, opened = killed()
+    files.bad = {(path, page)}
+    assert opened().written == 6
+
+
+@pytest.mark.parametrize(("page", "kept"), [(2, 2), (3, 2), (4, 3), (5, 5)])
+def test_batches_behind_the_mark_that_cannot_be_read_are_given_up_by_an_operator_alone(page: int, kept: int):
+    files, path, opened = killed()
+    files.bad = {(path, page), (path, page + 1)}
+    with pytest.raises(OSError, match=path):
+        opened()
+    with pytest.raises(OSError, match=path):
+        repair(files, "/data/log", now_us=1)
+    before = {name: bytes(content.data) for name, content in files.contents.items()}
+    rehearsed = repair(files, "/data/log", now_us=1, accept_loss=True, dry_run=True)
+    assert before == {name: bytes(content.data) for name, content in files.contents.items()}
+    done = repair(files, "/data/log", now_us=1, accept_loss=True)
+    assert done.actions == rehearsed.actions
+    assert [each for each in done.actions if each.startswith("write")] == [
+        f"write over what the disk cannot read of {path} behind its mark"
+    ]
+    assert done.after.clean or page == 2, "the page of the mark has batches that were durable, too"
+    assert opened().written == kept
+
+
+def test_what_lies_before_the_mark_is_not_written_over():
+    files, path, opened = killed()
+    files.bad = {(path, 1), (path, 4)}
+    repair(files, "/data/log", now_us=1, accept_loss=True)
+    assert files.bad == {(path, 1)}
+    assert opened().written == 3
+
+
+def test_where_the_mark_cannot_be_read_either_what_is_good_behind_stays():
+    files, path, opened = killed()
+    files.bad = {(path, 0), (path, 4)}
+    assert repair(files, "/data/log", now_us=1, accept_loss=True).after.ok
+    assert opened().written == 6, "all of it may have been durable"
