@@ -237,10 +237,11 @@ class LogStore:
     def retire(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
         """Have the first RETIRE_MOST of these segments unlinked, then forgotten. The others are asked for again.
 
-        Nothing while some are on their way: where one of those stays, a later one that goes would leave a hole.
+        Nothing while some are on their way, or unless these are the oldest of the log: where one of those stays, a
+        later one that goes would leave a hole.
         """
         retiring, fresh = self._of(log).retiring, segments[:RETIRE_MOST]
-        if retiring or not fresh:
+        if retiring or not fresh or [ref.name for ref in fresh] != log.names[: len(fresh)]:
             return
         paths = {ref.path for ref in fresh}
         retiring |= paths

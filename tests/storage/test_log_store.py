@@ -293,6 +293,21 @@ def test_no_segment_goes_before_it_is_known_that_those_before_it_are_gone():
     assert log.names == names[2:]
 
 
+def test_segments_go_only_from_the_oldest_on():
+    """A member asks for those that it noted first: of some that were noted before them, not all may have gone."""
+    files = MemoryFiles()
+    jobs = LateJobs(files)
+    store = opened(files, jobs)
+    log = filled(store)
+    one, two, three = oldest(log, 3)
+    for segments in ([two], [two, three], [two, one], [one, three]):
+        store.retire(log, segments)
+        assert jobs.asked == []
+    store.retire(log, [one, two])
+    jobs.work()
+    assert log.names[0] == three.name
+
+
 def test_a_segment_that_could_not_be_removed_is_asked_for_again():
     files = FullFiles()
     jobs = LateJobs(files)

@@ -146,7 +146,8 @@ def test_a_log_may_lose_any_number_of_segments_and_its_keeper_hears_of_them_and_
         max_batch_bytes=1 << 20,
     )  # fmt: skip
     log = store.create(bytes(16), 0, Topic())
-    gone = [reference(log.path, SegmentName(seq, 1)) for seq in range(1, 10_000)]
+    log.names = [SegmentName(seq, 1) for seq in range(1, 10_000)]
+    gone = [reference(log.path, name) for name in log.names]
     ours, theirs = PacketSocket.pair()
     link, keeper = KeeperLink(ours, os.eventfd(0), os.eventfd(0)), PacketSocket(theirs)
     desk.jobs.keeper_started(link)
