@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...broker.errors import Fenced
+from ...broker.errors import Fenced, UnknownSession
 from ...transport.consumer_session import ConsumerSession
 from ...transport.messages import Done, FindOffsets, Offsets
 from ..connection.steps import Steps
@@ -87,6 +87,8 @@ def _begin_at(core: ConsumerCore, session: ConsumerSession, offsets: dict[int, i
             yield from core.connection.ask(message, Done, deadline=deadline, what=f"seeking in partition {number}")
         except Fenced:
             view = session.partitions.get(number)
-            if view is not None and not view.revoked:
+            if view is not None and not view.revoked and core.session is session:
                 raise
             # it is being taken: nothing more is handed out of it
+        if core.session is not session:  # asked again over another connection, and answered in what we have lost
+            raise UnknownSession(f"the session was lost while seeking in partition {number}")

@@ -295,3 +295,30 @@ def test_a_seek_that_is_fenced_by_another_owner_says_so(penstock_client, losing)
         losing(Done, 1, instead=lambda answer: Failure(answer.request, Fenced.code, "another owns it"))
         with pytest.raises(Fenced, match="another owns it"):
             consumer.seek(0)
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_move_that_is_answered_in_a_lost_session_is_made_again_in_the_next(penstock_client, losing, group, fenced):
+    """It was asked again over another connection, ahead of the join that takes the partition from the old session."""
+    client = penstock_client
+    client.create_topic("t")
+    client.producer("t").send_many([b"x"] * 10)
+    channel = client._driver.connection.channel
+
+    def lose_it_and_answer_the_next(*which):
+        answers = [lambda answer: channel.break_off() or Failure(0, "", "")]
+        if fenced:
+            answers.append(lambda answer: Failure(answer.request, Fenced.code, "another session has it"))
+        losing(Done, *which[: len(answers)], instead=lambda answer: answers.pop(0)(answer))
+
+    with client.consumer("t", group=group, start="earliest") as consumer:
+        assert len(fetched(consumer, 10)) == 10
+        lose_it_and_answer_the_next(1, 2)
+        consumer.seek(3)
+        assert consumer.position == {0: 3}
+        consumer.pause()
+        lose_it_and_answer_the_next(1, 2)
+        consumer.resume()
+        assert consumer.paused == []
+        assert [record.offset for record in fetched(consumer, 7)] == list(range(3, 10))
