@@ -402,8 +402,7 @@ class ConsumerCore:
             raise
         finally:
             self._is_asking = False
-        session.committed(wanted)
-        self.kept.committed(wanted)  # its session may have ended behind the answer
+        self.kept.committed(session, wanted)
 
     def _commit_of(self, session: ConsumerSession, positions: list[Position]) -> Callable[[int], Commit]:
         return lambda request: Commit(request, session.session, self.topic.topic, self.options.group, positions)
@@ -431,7 +430,7 @@ class ConsumerCore:
         def committed(answer: Answer) -> None:
             self._committing = None
             if isinstance(answer, Done):
-                session.committed(positions)
+                self.kept.committed(session, positions)
 
         self.kept.ask(positions)
         question = Question(self.connection, self._commit_of(session, positions), committed)

@@ -1,7 +1,7 @@
 """Places of a lost session, until the next one goes on from there.
 
 Idea: an application does not notice that its session was lost and joined again, as long as its partitions are where it
-left them: no other member was given them, and the group's cursor stands where it stood, or where our own latest commit
+left them: no other member was given them, and the group's cursor stands where it stood, or where a commit of our own
 moves it. Then reading goes on at the application's place, which is behind the cursor or, after a seek, anywhere.
 Otherwise a partition begins at its cursor, and what was handed out of it and not committed is read again.
 
@@ -36,7 +36,7 @@ class KeptPlaces:
         self._group = group
         self._places: dict[int, KeptPlace] = {}
         self._gone: set[int] = set()  # of these, the partitions that another member was given, as far as is known
-        self._asked: dict[int, int] = {}  # the latest commit, whose answer may be lost with its session
+        self._asked: dict[int, list[int]] = {}  # by commits, in order, whose answers may be lost with their session
 
     @property
     def positions(self) -> dict[int, int]:
@@ -65,11 +65,16 @@ class KeptPlaces:
 
     def ask(self, positions: Iterable[Position]) -> None:
         """A commit is asked for."""
-        self._asked.update({position.partition: position.offset for position in positions})
-
-    def committed(self, positions: Iterable[Position]) -> None:
-        """It was made, perhaps behind the end of its session."""
         for position in positions:
+            self._asked.setdefault(position.partition, []).append(position.offset)
+
+    def committed(self, session: ConsumerSession, positions: Sequence[Position]) -> None:
+        """It was made, perhaps behind the end of its session, and so is what was asked for before it."""
+        session.committed(positions)
+        for position in positions:
+            asked = self._asked.get(position.partition, [])
+            if position.offset in asked:
+                del asked[: asked.index(position.offset) + 1]
             place = self._places.get(position.partition)
             if place is not None:
                 place.cursor, place.sought = position.offset, False
@@ -86,7 +91,7 @@ class KeptPlaces:
             place = self._places.pop(partition, None)
             if place is None or not self._group:
                 continue
-            known = place.cursor, self._asked.get(partition, place.cursor)
+            known = place.cursor, *self._asked.pop(partition, ())
             if not may_go_on or partition in self._gone or view.cursor not in known:
                 if may_go_on and place.position > place.cursor:
                     self.lost.add(partition)
