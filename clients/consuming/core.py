@@ -263,11 +263,9 @@ class ConsumerCore:
 
     def pause(self, deadline: float) -> Pause:
         """Before a call waits: a partition that was taken is released if the application has nothing of it."""
-        life = self.life
-        life.touched = self.connection.clock()
-        if life.session is not None and life.session.revoked:
-            self._release_idle()
-        return Pause(deadline, life.mapped)
+        self.life.touched = self.connection.clock()
+        self._release_idle()
+        return Pause(deadline, self.life.mapped)
 
     def enter(self, one_by_one: bool = False) -> None:
         """Note a call of the application: it is done with what it got before. `one_by_one`: see `next_list`."""
@@ -469,10 +467,12 @@ class ConsumerCore:
             self._drop_handout()
 
     def positions(self) -> dict[int, int]:
-        """The next offset to be handed out, by partition."""
+        """The next offset to be handed out, by partition. Of a lost session, where the next one is to go on."""
         self._take_back()
         self._note()
-        return {} if self.session is None else dict(sorted(self.session.positions()))
+        if self.session is not None:
+            return dict(sorted(self.session.positions()))
+        return {} if self.life.ended or self.life.failure is not None else self.kept.held
 
     # -- the end ------------------------------------------------------------------------------------------
 

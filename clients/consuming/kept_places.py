@@ -44,6 +44,11 @@ class KeptPlaces:
         return {partition: place.position for partition, place in self._places.items()}
 
     @property
+    def held(self) -> dict[int, int]:
+        """The same without partitions that another member was given, as far as is known."""
+        return {partition: place for partition, place in sorted(self.positions.items()) if partition not in self._gone}
+
+    @property
     def uncommitted(self) -> bool:
         """Whether records were handed out that no commit covers."""
         return any(place.position > place.cursor for place in self._places.values())

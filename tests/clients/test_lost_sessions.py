@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from msgspec import structs
-from penstock.broker.errors import Fenced, UnknownSession
+from penstock.broker.errors import Fenced, UnknownSession, UnknownTopic
 from penstock.clients import AssignmentChange, Committed
 from penstock.clients.memory_broker import MemoryBroker
 from penstock.storage.errors import StorageFull
@@ -81,6 +82,68 @@ def test_a_seek_outlives_a_lost_session(several: bool, to: int) -> None:
         assert client.group("t", "g").partitions[0].cursor == to + 3
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_what_is_read_and_how_far_is_known_while_a_session_is_lost(
+    several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program keeps its position, finds its notes, and ends where nothing is left to read."""
+    broker = MemoryBroker()
+    client = broker.connect()
+    client.create_topic("t", partitions=2)
+    for partition in range(2):
+        client.producer("t").send_many([b"x"] * 10, partition=partition)
+    consumer = client.consumer(["t"] if several else "t", group="g")
+    core = consumer._core.cores["t"] if several else consumer._core
+
+    def of(found: Any) -> Any:
+        return found["t"] if several else found
+
+    assert len(fetched(consumer, 20)) == 20
+    consumer.commit(note="all")
+    consumer.seek(4, partition=1)
+    find_topic = core.connection.find_topic
+
+    def lost_meanwhile(*asked: Any) -> Any:
+        core.life.lose()
+        return find_topic(*asked)
+
+    with monkeypatch.context() as losing:
+        losing.setattr(core.connection, "find_topic", lost_meanwhile)
+        assert of(consumer.lags()) == {0: 0, 1: 6}
+        assert core.session is None
+        assert (of(consumer.position), of(consumer.assignment)) == ({0: 10, 1: 4}, [0, 1])
+        assert of(consumer.committed()) == {0: Committed(10, "all"), 1: Committed(10, "all")}
+        client._driver.do(core.life.rejoin)
+        assert consumer.lag() == 6
+    client._driver.do(core.life.rejoin)
+    assert len(fetched(consumer, 6)) == 6
+    consumer.close()
+    assert of(consumer.position) == {}
+
+
+def test_a_partition_of_another_member_is_not_read_while_a_session_is_lost() -> None:
+    broker = MemoryBroker()
+    mine, other = broker.connect(), broker.connect()
+    mine.create_topic("t", partitions=2)
+    for partition in range(2):
+        mine.producer("t").send_many([b"x"] * 10, partition=partition)
+    consumer = mine.consumer("t", group="g", member="c1")
+    assert len(fetched(consumer, 20)) == 20
+    broker.advance(SILENCE_S)
+    with other.consumer("t", group="g", member="c2") as second:
+        while len(consumer.assignment) != 1 or len(second.assignment) != 1:
+            consumer.fetch(wait=0.1)
+            second.fetch(wait=0.1)
+        mine._driver.do(consumer._core.life.lose)
+        assert set(consumer.assignment).isdisjoint(second.assignment)
+    mine.delete_topic("t")
+    mine._driver.do(consumer._core.life.rejoin)
+    with pytest.raises(UnknownTopic):
+        consumer.fetch(wait=20)
+    assert consumer.position == {}
+    consumer.close()
+
+
 def test_a_place_before_the_cursor_that_was_removed_meanwhile_is_left_for_the_first_record(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -98,6 +161,21 @@ def test_a_place_before_the_cursor_that_was_removed_meanwhile_is_left_for_the_fi
         assert client.ping() > 0
         assert consumer.fetch(wait=20)[0].offset == 6
     assert "partition 0 of topic t goes on elsewhere than at 3" in caplog.text
+
+
+def test_a_group_that_was_reset_to_an_earlier_commit_of_ours_is_read_from_there() -> None:
+    broker = MemoryBroker()
+    mine, other = broker.connect(), broker.connect()
+    mine.create_topic("t")
+    mine.producer("t").send_many([b"x"] * 28)
+    with mine.consumer("t", group="g") as consumer:
+        for _ in range(2):
+            assert len(consumer.fetch(max_records=10, wait=20)) == 10
+            consumer.commit()
+        broker.advance(SILENCE_S)
+        other.reset_group("t", "g", {0: 10})
+        assert mine.ping() > 0
+        assert consumer.fetch(wait=20)[0].offset == 10
 
 
 @pytest.mark.parametrize("positions", [None, {0: 28}])
