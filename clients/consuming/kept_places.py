@@ -77,12 +77,13 @@ class KeptPlaces:
         """It was made, perhaps behind the end of its session, and so is what was asked for before it."""
         session.committed(positions)
         for position in positions:
-            asked = self._asked.get(position.partition, [])
-            if position.offset in asked:
+            view, asked = session.partitions.get(position.partition), self._asked.get(position.partition, [])
+            is_present = view is not None and view.epoch == position.epoch  # else it was before a seek
+            if is_present and position.offset in asked:
                 del asked[: asked.index(position.offset) + 1]
             place = self._places.get(position.partition)
             if place is not None:
-                place.cursor, place.sought = position.offset, False
+                place.cursor, place.sought = position.offset, place.sought and not is_present
 
     def resume(self, session: ConsumerSession, *, may_go_on: bool) -> tuple[list[int], list[int]]:
         """Move the views of a new session, or of new partitions, to the places that are kept.

@@ -308,6 +308,30 @@ def test_a_quiet_commit_whose_answer_was_lost_takes_nothing_back(answered: bool,
         consumer.commit()
 
 
+@pytest.mark.parametrize("lost_first", [False, True])
+def test_a_commit_that_is_answered_behind_a_seek_is_known_for_our_own(
+    lost_first: bool, losing: Callable[..., None]
+) -> None:
+    broker = MemoryBroker()
+    client = broker.connect()
+    client.create_topic("t")
+    client.producer("t").send_many([b"%d" % number for number in range(28)])
+    with client.consumer("t", group="g", auto_commit=3600) as consumer:
+        assert len(consumer.fetch(max_records=10)) == 10
+        assert len(consumer.fetch(max_records=5)) == 5
+        core, driver = consumer._core, consumer._driver
+        losing(Done, 1)
+        driver.do(lambda: core.turn(core._commit_at))
+        commit = core._committing
+        assert commit is not None
+        consumer.seek(4)
+        for step in [core.life.lose, lambda: commit.answered(Done(0))][:: 1 if lost_first else -1]:
+            driver.do(step)
+        driver.do(core.life.rejoin)
+        assert consumer.fetch(max_records=1, wait=20)[0].offset == 4
+        consumer.commit()
+
+
 def test_a_consumer_that_closes_commits_all_where_only_the_commit_before_the_last_was_made(
     monkeypatch: pytest.MonkeyPatch, losing: Callable[..., None]
 ) -> None:
