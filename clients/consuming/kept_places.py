@@ -27,9 +27,14 @@ class KeptPlace(Struct):
     position: int
     sought: bool
 
+    @property
+    def uncommitted(self) -> bool:
+        """Whether a commit would move the cursor: behind what was handed out, or to the place of a seek."""
+        return self.position > self.cursor or (self.sought and self.position < self.cursor)
+
 
 class KeptPlaces:
-    """See the module. `lost` are partitions that were read on elsewhere, of which records were not committed here."""
+    """See the module. `lost` are partitions that were read on elsewhere, in which a place was not committed here."""
 
     def __init__(self, group: str) -> None:
         self.lost: set[int] = set()
@@ -50,8 +55,8 @@ class KeptPlaces:
 
     @property
     def uncommitted(self) -> bool:
-        """Whether records were handed out that no commit covers."""
-        return any(place.position > place.cursor for place in self._places.values())
+        """Whether the application is anywhere where no commit has put the cursor."""
+        return any(place.uncommitted for place in self._places.values())
 
     def keep(self, views: Iterable[PartitionView]) -> None:
         """These partitions are lost, mostly with their session."""
@@ -99,7 +104,7 @@ class KeptPlaces:
                 continue
             known = place.cursor, *self._asked.pop(partition, ())
             if not may_go_on or partition in self._gone or view.cursor not in known:
-                if may_go_on and place.position > place.cursor:
+                if may_go_on and place.uncommitted:
                     self.lost.add(partition)
                 elif place.position == view.position:
                     continue
@@ -121,7 +126,7 @@ class KeptPlaces:
         if among is not None:
             lost = self.lost.intersection(among)
         else:
-            lost = self.lost.union(number for number, place in self._places.items() if place.position > place.cursor)
+            lost = self.lost.union(number for number, place in self._places.items() if place.uncommitted)
             self._places = {}
         self.lost -= lost
         return sorted(lost)

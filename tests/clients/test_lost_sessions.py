@@ -200,6 +200,71 @@ def test_a_commit_of_what_another_member_read_meanwhile_is_fenced_once(positions
     consumer.close()
 
 
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("positions", [None, {0: 5}])
+def test_a_commit_behind_a_seek_is_fenced_where_another_member_has_read_on(
+    positions: dict[int, int] | None, count: int
+) -> None:
+    """Also before the cursor of the group, where a commit would take back what the other one did."""
+    broker = MemoryBroker()
+    mine, other = broker.connect(), broker.connect()
+    mine.create_topic("t")
+    mine.producer("t").send_many([b"%d" % number for number in range(28)])
+    consumer = mine.consumer("t", group="g", member="c1")
+    assert len(consumer.fetch(max_records=10, wait=20)) == 10
+    consumer.commit()
+    consumer.seek(3)
+    assert count == 0 or len(consumer.fetch(max_records=count, wait=20)) == count
+    broker.advance(SILENCE_S)
+    with other.consumer("t", group="g", member="c2") as second:
+        assert second.fetch(max_records=5, wait=20)[0].offset == 10
+        second.commit()
+    assert mine.ping() > 0
+    with pytest.raises(Fenced, match=r"partitions \[0\] .* is read again"):
+        consumer.commit(positions)
+    assert consumer.committed()[0].offset == 15
+    assert consumer.fetch(max_records=1, wait=20)[0].offset == 15
+    consumer.commit()
+    assert mine.group("t", "g").partitions[0].cursor == 16
+    consumer.close()
+
+
+def test_a_commit_behind_a_seek_is_fenced_while_another_member_has_the_partition() -> None:
+    broker = MemoryBroker()
+    mine, other = broker.connect(), broker.connect()
+    mine.create_topic("t")
+    mine.producer("t").send_many([b"x"] * 28)
+    consumer = mine.consumer("t", group="g", member="c1")
+    assert len(consumer.fetch(max_records=10, wait=20)) == 10
+    consumer.commit()
+    consumer.seek(3)
+    broker.advance(SILENCE_S)
+    with other.consumer("t", group="g", member="c2") as second:
+        assert second.fetch(max_records=5, wait=20)[0].offset == 10
+        assert mine.ping() > 0
+        with pytest.raises(Fenced, match=r"partitions \[0\] .* is read again"):
+            consumer.commit()
+        consumer.commit()
+    consumer.close()
+
+
+@pytest.mark.parametrize("to", [3, 25])
+def test_a_consumer_that_closes_in_no_session_commits_the_place_of_a_seek(to: int) -> None:
+    """As in its session: what lies between it and the cursor is read again."""
+    broker = MemoryBroker()
+    client = broker.connect()
+    client.create_topic("t")
+    client.producer("t").send_many([b"%d" % number for number in range(28)])
+    with client.consumer("t", group="g", auto_commit=3600) as consumer:
+        assert len(consumer.fetch(max_records=10)) == 10
+        consumer.commit()
+        consumer.seek(to)
+        assert len(consumer.fetch(max_records=2)) == 2
+        consumer._driver.do(consumer._core.life.rejoin)
+        assert consumer._core.session is None
+    assert client.group("t", "g").partitions[0].cursor == to + 2
+
+
 def test_a_commit_is_fenced_where_another_member_has_read_just_as_far() -> None:
     """Nothing is read again, but it was done twice."""
     broker, told = MemoryBroker(), list[AssignmentChange]()
@@ -244,6 +309,27 @@ def test_a_commit_is_not_fenced_where_all_was_committed_before_another_member_ca
         consumer.commit()
         assert consumer.fetch(max_records=1, wait=20)[0].offset == 10 + read
         assert told == [AssignmentChange("t", [0], [])] * (2 if read else 1)
+
+
+@pytest.mark.parametrize("seeks", [False, True])
+def test_a_commit_is_not_fenced_where_the_cursor_was_at_the_place_or_behind_it(seeks: bool) -> None:
+    """A seek to the cursor, and a commit ahead of what was handed out, leave nothing to commit."""
+    broker = MemoryBroker()
+    mine, other = broker.connect(), broker.connect()
+    mine.create_topic("t")
+    mine.producer("t").send_many([b"x"] * 28)
+    with mine.consumer("t", group="g", member="c1") as consumer:
+        assert len(consumer.fetch(max_records=10, wait=20)) == 10
+        consumer.commit(None if seeks else {0: 12})
+        if seeks:
+            consumer.seek(10)
+        broker.advance(SILENCE_S)
+        with other.consumer("t", group="g", member="c2") as second:
+            assert len(second.fetch(max_records=5, wait=20)) == 5
+            second.commit()
+        assert mine.ping() > 0
+        consumer.commit()
+        assert consumer.fetch(max_records=1, wait=20)[0].offset == (15 if seeks else 17)
 
 
 @pytest.mark.parametrize(
