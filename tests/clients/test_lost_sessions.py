@@ -14,7 +14,7 @@ from penstock.broker.errors import Fenced, UnknownSession, UnknownTopic
 from penstock.clients import AssignmentChange, Committed
 from penstock.clients.memory_broker import MemoryBroker
 from penstock.storage.errors import StorageFull
-from penstock.transport.messages import Commit, Done, Failure, Message
+from penstock.transport.messages import Done, Failure
 from support.reading import fetched
 
 SILENCE_S = 11.0
@@ -373,78 +373,6 @@ def test_an_application_is_told_of_a_partition_that_was_read_on_meanwhile_and_ca
     assert len(told) > 1
     consumer.commit()
     consumer.close()
-
-
-@pytest.mark.parametrize("answered", [True, False])
-def test_a_quiet_commit_whose_answer_was_lost_takes_nothing_back(answered: bool, losing: Callable[..., None]) -> None:
-    broker = MemoryBroker()
-    client = broker.connect()
-    client.create_topic("t")
-    client.producer("t").send_many([b"%d" % number for number in range(28)])
-    with client.consumer("t", group="g", auto_commit=3600) as consumer:
-        assert len(consumer.fetch(max_records=10)) == 10
-        assert len(consumer.fetch(max_records=5)) == 5
-        core, driver = consumer._core, consumer._driver
-        if not answered:
-            losing(Done, 1)
-        driver.do(lambda: core.turn(core._commit_at))
-        assert client.group("t", "g").partitions[0].cursor == 10
-        driver.do(core.life.rejoin)
-        assert consumer.fetch(max_records=1, wait=20)[0].offset == 15
-        consumer.commit()
-
-
-@pytest.mark.parametrize("lost_first", [False, True])
-def test_a_commit_that_is_answered_behind_a_seek_is_known_for_our_own(
-    lost_first: bool, losing: Callable[..., None]
-) -> None:
-    broker = MemoryBroker()
-    client = broker.connect()
-    client.create_topic("t")
-    client.producer("t").send_many([b"%d" % number for number in range(28)])
-    with client.consumer("t", group="g", auto_commit=3600) as consumer:
-        assert len(consumer.fetch(max_records=10)) == 10
-        assert len(consumer.fetch(max_records=5)) == 5
-        core, driver = consumer._core, consumer._driver
-        losing(Done, 1)
-        driver.do(lambda: core.turn(core._commit_at))
-        commit = core._committing
-        assert commit is not None
-        consumer.seek(4)
-        for step in [core.life.lose, lambda: commit.answered(Done(0))][:: 1 if lost_first else -1]:
-            driver.do(step)
-        driver.do(core.life.rejoin)
-        assert consumer.fetch(max_records=1, wait=20)[0].offset == 4
-        consumer.commit()
-
-
-def test_a_consumer_that_closes_commits_all_where_only_the_commit_before_the_last_was_made(
-    monkeypatch: pytest.MonkeyPatch, losing: Callable[..., None]
-) -> None:
-    """As where a leader is killed: the answer to the one is lost with it, and the other as a whole."""
-    broker = MemoryBroker()
-    client = broker.connect()
-    client.create_topic("t")
-    client.producer("t").send_many([b"%d" % number for number in range(28)])
-    with client.consumer("t", group="g", auto_commit=3600) as consumer:
-        assert len(consumer.fetch(max_records=10)) == 10
-        assert len(consumer.fetch(max_records=5)) == 5
-        core, driver = consumer._core, consumer._driver
-        losing(Done, 1)
-        driver.do(lambda: core.turn(core._commit_at))
-        assert client.group("t", "g").partitions[0].cursor == 10
-        channel, send, commits = core.connection.channel, core.connection.channel.send, list[Commit]()
-
-        def to_an_ended_session(message: Message, payload: bytes = b"") -> bool:
-            if isinstance(message, Commit) and not commits:
-                commits.append(message)
-                message = structs.replace(message, session=message.session + 1000)
-            return send(message, payload)
-
-        monkeypatch.setattr(channel, "send", to_an_ended_session)
-        consumer.close()
-    assert [position.offset for position in commits[0].positions] == [15]
-    assert client.group("t", "g").partitions[0].cursor == 15
 
 
 def test_a_consumer_that_closes_commits_what_is_left_where_a_partition_was_taken(
