@@ -76,7 +76,7 @@ def test_requests_in_flight_and_connections_are_bounded():
     throttle.admit("a", ann, PRODUCE, 0, 0.0)
     with pytest.raises(Overloaded, match="in flight"):
         throttle.admit("a", ann, m.Stats(9), 0, 0.0)
-    with pytest.raises(Overloaded, match="1 connections"):
+    with pytest.raises(Overloaded, match="1 connection,"):
         throttle.admit("b", ann, m.Hello(1, 1, 1, ""), 0, 0.0)
     throttle.lost("a")
     throttle.admit("b", ann, m.Stats(9), 0, 0.0)

@@ -207,4 +207,4 @@ def test_the_broker_says_what_it_refused_of_a_producer_that_appended_it_by_itsel
     assert place.read() == []
     last = f"of producer {PRODUCER:x} in {lent.directory}"  # of a line that may arrive in pieces
     assert until(lambda: last in place.serving.errors(), place.serving)
-    assert "refused batches that 1 producers" in place.serving.errors()
+    assert "producers appended by themselves, refused and cut away: 1," in place.serving.errors()
