@@ -26,7 +26,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -217,6 +217,13 @@ def partition_paths(files: Files, data: str, topic: bytes) -> list[str]:
     """The paths of the logs in the directory of a topic. What has another name beside those is left alone, too."""
     above = f"{data}/{TOPICS}/{topic.hex()}"
     return [f"{above}/{name}" for name in files.listdir(above) if _NUMBER.fullmatch(name)]
+
+
+def stored_logs(files: Files, data: str) -> Iterator[str]:
+    """The paths of the catalogue's log and of those in the directories of topics."""
+    yield f"{data}/{METADATA}"
+    for topic in topics_of(files, data):
+        yield from partition_paths(files, data, topic)
 
 
 def log_path(data: str, topic: bytes, partition: int) -> str:

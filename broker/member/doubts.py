@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage import poison
-from ...storage.data_directory import METADATA, ORDER, partition_paths, topics_of
+from ...storage.data_directory import ORDER, stored_logs
 from ..store import stored_log_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ...storage.files import Files
     from ..keeper.unresolved_syncs import UnresolvedSyncs
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 def suspects(files: Files, data: str, doubts: UnresolvedSyncs) -> dict[str, bytes]:
     """The logs in doubt, by path, with their ids. Poisons those whose sync failed."""
     found: dict[str, bytes] = {}
-    for path in _paths(files, data) if doubts else ():
+    for path in (f"{data}/{ORDER}", *stored_logs(files, data)) if doubts else ():
         log_id = stored_log_id(files, path)
         doubt = doubts.about(log_id) if log_id else None
         if doubt is not None:
@@ -30,10 +28,3 @@ def suspects(files: Files, data: str, doubts: UnresolvedSyncs) -> dict[str, byte
             if doubt.poisoned:
                 poison.write(files, path, "a sync failed before the broker ended", durable=doubt.durable)
     return found
-
-
-def _paths(files: Files, data: str) -> Iterator[str]:
-    yield f"{data}/{ORDER}"
-    yield f"{data}/{METADATA}"
-    for topic in topics_of(files, data):
-        yield from partition_paths(files, data, topic)

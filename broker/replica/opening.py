@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...storage import layout, snapshots
-from ...storage.data_directory import ASIDE, METADATA, partition_paths, topics_of
+from ...storage.data_directory import ASIDE, stored_logs
 from ...storage.errors import Corrupt, Error, InvalidBatch, InvalidTopic
 from ...storage.log import LogOptions, LogWriter
 from ...storage.opening import find_end
@@ -210,13 +210,8 @@ class _Logs:
 
     def open(self) -> None:
         """Open all there are, recovered. Raises ReplicaDamaged, and what `LogWriter.open` does."""
-        for path in self._paths():
+        for path in stored_logs(self._files, self._data):
             self._open(path)
-
-    def _paths(self) -> Iterator[str]:
-        yield f"{self._data}/{METADATA}"
-        for topic in topics_of(self._files, self._data):
-            yield from partition_paths(self._files, self._data, topic)
 
     def _open(self, path: str) -> None:
         if layout.live_segments(self._files.listdir(path))[0]:

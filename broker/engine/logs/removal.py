@@ -40,8 +40,7 @@ class Removal:
         partition = self._registry.partitions.get(history)
         if partition in self._registry.trimmed and self._upkeep.has_grown(history, partition.settings):
             self._upkeep.snapshot(history)
-            with self._upkeep.looking():
-                self._look(partition)
+            self._look(partition)
 
     def tick(self, now: Now) -> None:
         """Do a step of a pass, or begin one when that is due."""
@@ -49,8 +48,7 @@ class Removal:
         for partition in islice(self._pass, STEP):
             looked += 1
             if partition in self._registry.trimmed:
-                with self._upkeep.looking():
-                    self._look(partition)
+                self._look(partition)
         if looked < STEP and now.monotonic_s >= self._due_s:
             self._due_s = now.monotonic_s + self._pause_s
             self._upkeep.save_all()
@@ -61,8 +59,9 @@ class Removal:
         log, upkeep = partition.log, self._upkeep
         if log.poisoned is not None:
             return
-        if not upkeep.below(partition):
-            if log.durable >= partition.seq:  # else what is not durable may still be below the first offset
-                del self._registry.trimmed[partition]
-        elif not upkeep.unlink(partition) and log.expired(upkeep.needed(partition) - 1):
-            upkeep.snapshot(partition.history)
+        with upkeep.looking():
+            if not upkeep.below(partition):
+                if log.durable >= partition.seq:  # else what is not durable may still be below the first offset
+                    del self._registry.trimmed[partition]
+            elif not upkeep.unlink(partition) and log.expired(upkeep.needed(partition) - 1):
+                upkeep.snapshot(partition.history)
